@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Event, Guarantee
-from missdp.errors import import_optional, number
+from missdp.errors import check_number, import_optional
 from missdp.table import Table
 from missdp.testing import Audit, Claim, judge
 
@@ -63,7 +63,7 @@ def audit_samples(
     >>> audit_samples(bootstrap, *frames, claim=Claim(((0.5, 0.0),)), trials=200).flagged
     True
     """
-    number("trials of an audit", trials, least=20)
+    check_number("trials of an audit", trials, min_value=20)
     frames = [t.to_native("pandas") if isinstance(t, Table) else t for t in (table, neighbour)]
     row = frames[1].iloc[-1]
 

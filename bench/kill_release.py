@@ -73,12 +73,12 @@ def prepare(folder: Path) -> None:
 
 def forked(folder: Path, arguments: list[str], hook: Callable[[], None] = lambda: None) -> int:
     """Start a command in a process of its own, as the console script does; return its number."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, files.STOPS)  # while Python forks
+    signal.pthread_sigmask(signal.SIG_BLOCK, files.STOP_SIGNALS)  # while Python forks
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which wait for work here
         child = os.fork()
     if child:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, files.STOPS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, files.STOP_SIGNALS)
         return child
     code = 70
     try:
@@ -88,7 +88,7 @@ def forked(folder: Path, arguments: list[str], hook: Callable[[], None] = lambda
             os.dup2(os.open(f"/tmp/{name}-{stream}", os.O_CREAT | os.O_WRONLY, 0o600), stream)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
         command._on_stop(command._stop_at_once)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, files.STOPS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, files.STOP_SIGNALS)
         sys.stdout, sys.stderr = (open(k, "w", encoding="utf-8", closefd=False) for k in (1, 2))  # noqa: SIM115
         sys.argv = ["missdp", *arguments]
         hook()
@@ -345,7 +345,7 @@ def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tup
                 setattr(sys.modules[module], name, fill)
 
             def hook() -> None:
-                filling("missdp.session.session", "noise_is_drawn")
+                filling("missdp.session.session", "mark_noise_drawn")
 
             arguments = [*RUN, "--epsilon", str(NEW), "--rows", "20000"]
             arguments += ["--overwrite"] if template else []

@@ -14,7 +14,7 @@ from missdp.cli.rows import check_free
 from missdp.evaluate import combine_estimates
 from missdp.files import check_outputs
 from missdp.schema import Always, Determined, Never, NotApplicable
-from missdp.serialization import sealed
+from missdp.serialization import seal
 from missdp.statistics import CustomQuery, KNNImputation, Statistic, open_table, run_queries
 from missdp.synth.registry import synthesizer_named
 from missdp.table import draft_schema
@@ -67,7 +67,7 @@ def oldest(rows):
 
 def asks_a_query_of_filled_rows():
     filled = KNNImputation(impute="age", match_on="sex").change(SCHEMA)
-    session = open_table(reads(), budget=Filter(1.0)).on(filled)
+    session = open_table(reads(), budget=Filter(1.0)).apply(filled)
     query = CustomQuery(function=oldest, reads={"age"}, sensitivity=99)
     return session.measure(query, Cost(privacy_measure="pure", amount=1.0))
 
@@ -232,7 +232,7 @@ CASES = {
         lambda document: document | {"n_rows": 7}
     ),
     "the guarantee of the model is not that of its parameters": lambda: loads_edited(
-        lambda d: sealed(d | {"parameters": d["parameters"] | {"epsilon": 0.1}})
+        lambda d: seal(d | {"parameters": d["parameters"] | {"epsilon": 0.1}})
     ),
     "the file is not of format 5, the only one that is read": lambda: loads_edited(
         lambda document: document | {"format": 2}

@@ -14,9 +14,9 @@ from missdp.errors import (
     OutputError,
     ParameterError,
     check_epsilon,
-    number,
+    check_integer,
+    check_number,
     replacing,
-    whole,
 )
 from missdp.evaluate import classifier_f1
 from missdp.schema import Determined, Never, NotApplicable
@@ -32,9 +32,9 @@ def test_a_replaced_error_keeps_nothing_of_the_original_but_public_facts():
 
     with refuses(DataError) as caught, replacing(ValueError, by=DataError("public")):
         float("private")
-    with refuses(OutputError, "No such file") as told, replacing(OSError, by=refusal):
+    with refuses(OutputError, "No such file") as replaced, replacing(OSError, by=refusal):
         Path("/nonexistent/private").read_text()
-    for error in (caught.value, told.value):
+    for error in (caught.value, replaced.value):
         assert error.__cause__ is error.__context__ is None
     with pytest.raises(KeyError), replacing(ValueError, by=DataError("public")):
         raise KeyError
@@ -42,9 +42,9 @@ def test_a_replaced_error_keeps_nothing_of_the_original_but_public_facts():
 
 def test_numbers_too_large_for_floats_are_refused_like_others():
     for huge in (10**400, Fraction(10**400), -(10**400)):
-        refused(ParameterError, "finite", number, "share", huge)
-    assert whole("rows", 10**400) == 10**400
-    refused(ParameterError, "whole", whole, "rows", Fraction(10**400))
+        refused(ParameterError, "finite", check_number, "share", huge)
+    assert check_integer("rows", 10**400) == 10**400
+    refused(ParameterError, "whole", check_integer, "rows", Fraction(10**400))
 
 
 AGE = Numeric(name="age", lower=0, upper=99)

@@ -14,7 +14,7 @@ from missdp import AllPairs, Categorical, Schema
 from missdp import progress as bars
 from missdp.errors import ParameterError
 from missdp.evaluate import marginal_distance
-from missdp.progress import print_stages, progress_bar, reported
+from missdp.progress import print_stages, progress_bar, progress_callback
 
 SHOWN = {
     "terminal": {"force_terminal": True},
@@ -117,5 +117,5 @@ def test_progress_that_is_neither_bar_nor_callable_raises():
     with pytest.raises(ParameterError, match="progress must be"):
         model.fit(TABLE, schema=PAIR)
     for none in (None, False):
-        with reported(none) as found:
+        with progress_callback(none) as found:
             assert found is None

@@ -44,7 +44,7 @@ from missdp.inference.models import PairModel
 from missdp.pricing import StepCondition
 from missdp.pricing.prices import CheaperChange, Price, PriceStep
 from missdp.schema.attributes import Column, Ignored, Key
-from missdp.serialization import FORMAT, Record, decoded, encoded, sealed, unsealed
+from missdp.serialization import FORMAT, Record, pack, seal, unpack, unseal
 from missdp.session import Products, RowProducts, Total
 from missdp.statistics import Estimate, LevelEstimates
 from missdp.synth.first_parts import EffectiveSize
@@ -62,7 +62,7 @@ def test_no_other_number_of_the_format_switches_the_checksum_off():
     for record in SINGLE:
         for number in ({}, *({"format": n} for n in (0, 1, 2, 3, 4, 6, True, "5", -1))):
             document = record.to_dict() | number
-            for one in (document, sealed(document)):
+            for one in (document, seal(document)):
                 refused(MissDPError, None, type(record).from_json, json.dumps(one))
 
 
@@ -190,7 +190,9 @@ SINGLE = [
         counts={(0, 1): np.ones((2, 3))}, stds={(0, 1): 0.5}, masks={(0, 1): TABLE}, masks_std=1.0,
     ),
     NUMBER,
-    PairRelease(CRUDE, SUMS, dataclasses.replace(PLAN, further={"a": TABLE}), (NUMBER, None)),
+    PairRelease(
+        CRUDE, SUMS, dataclasses.replace(PLAN, extra_features={"a": TABLE}), (NUMBER, None)
+    ),
     ESTIMATES,
     SensitivityAnalysis("a", 2.0, (0.0, 0.5), (ESTIMATES, ESTIMATES), (None,)),
     PairModel((LEVELS, LEVELS), HEADS, {(0, 1): TABLE}, MASKS, 12.0),
@@ -243,7 +245,7 @@ SINGLE = [
     Finding("sensitivity", "saves", "joint", False, "no"),
     accounting.RDPEvent(orders=(2.0, 4.0), epsilons=(0.1, 0.2)),
     schema.Layout(decimal=",", thousands=".", encoding="latin-1", header=("a", "b")),
-    Risk.of(GUARANTEE, prior=0.1),
+    Risk.from_guarantee(GUARANTEE, prior=0.1),
     PLANNED,
     Plan(method="aim", rows=9, rehearsed_rows=9, missing={"a": 0.1}, planned=(PLANNED,)),
     *(
@@ -287,12 +289,12 @@ def test_every_kind_is_among_the_examples():
 def test_arrays_come_back_to_the_last_bit():
     whole, none = np.arange(3), np.zeros((0, 2))
     for array in (TABLE, TABLE.astype("f4"), whole, none, np.array(True), TABLE.T):
-        again = decoded(json.loads(json.dumps(encoded(array))))
+        again = unpack(json.loads(json.dumps(pack(array))))
         assert again.dtype == array.dtype
         np.testing.assert_array_equal(again, array)
     for array in (np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]"), np.zeros(1, complex)):
-        refused(ParameterError, "holds numbers", encoded, array)
-    refused(ParameterError, "a complex cannot", encoded, 1j)
+        refused(ParameterError, "holds numbers", pack, array)
+    refused(ParameterError, "a complex cannot", pack, 1j)
 
 
 DEEP = "[" * 5000 + "]" * 5000
@@ -324,7 +326,7 @@ def test_hostile_texts_are_refused_with_one_kind_of_error(record, strange, data)
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = strange
-    text, read, error = json.dumps(sealed(document)), None, None
+    text, read, error = json.dumps(seal(document)), None, None
     try:
         read = type(record).from_json(text)
     except MissDPError as caught:
@@ -347,7 +349,7 @@ def test_numbers_at_the_ends_of_floating_point_are_read_or_refused():
                     inner = inner[key]
                 inner[path[-1]] = number
                 with contextlib.suppress(MissDPError):
-                    type(record).from_json(json.dumps(sealed(changed)))
+                    type(record).from_json(json.dumps(seal(changed)))
 
 
 SECRET = "§secret"
@@ -469,13 +471,13 @@ json_values = st.recursive(
 @pytest.mark.long
 @given(st.dictionaries(st.text().filter(lambda name: name != "sha256"), json_values))
 def test_a_document_survives_a_text_whatever_it_holds(document):
-    text = json.dumps(sealed(document), indent=1, ensure_ascii=True)
-    assert unsealed(json.loads(text)) == document
+    text = json.dumps(seal(document), indent=1, ensure_ascii=True)
+    assert unseal(json.loads(text)) == document
 
 
 def test_a_document_of_numbers_that_are_no_json_has_no_checksum():
     """Other programs could not read it, nor compute the checksum again."""
-    for write in (sealed, unsealed):
+    for write in (seal, unseal):
         for value in (math.nan, math.inf, -math.inf):
             with refuses(ParameterError, "finite numbers only"):
                 write({"epsilon": [value], "sha256": ""})
@@ -486,7 +488,7 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     model = missdp.PrivBayes(epsilon=1.0).fit(yrbss().table())
     model.save(path)
     text = path.read_text(encoding="utf-8")
-    document = unsealed(json.loads(text))
+    document = unseal(json.loads(text))
     for old, new in (
         ('"epsilon": 1.0', '"epsilon": 0.5'),
         ('"n_rows_std": ', '"n_rows_std": 1'),
@@ -511,9 +513,9 @@ def test_edited_models_and_guarantees_are_refused(tmp_path):
     edits += [("parameters", part) for part in ({"n_rows": 5}, {"delta": 1e-6}, {"delta": 0.5})]
     for name, change in edits:
         part = document[name] | change
-        path.write_text(json.dumps(sealed(document | {name: part})), encoding="utf-8")
+        path.write_text(json.dumps(seal(document | {name: part})), encoding="utf-8")
         refused(DataError, "does not match its parameters", missdp.load, path)
-    path.write_text(json.dumps(sealed(document)), encoding="utf-8")
+    path.write_text(json.dumps(seal(document)), encoding="utf-8")
     assert missdp.load(path).guarantee_ == model.guarantee_
     kept = missdp.Guarantee.from_events(
         [accounting.LaplaceEvent(sensitivity=1, scale=2.0)], delta=0.0
@@ -537,7 +539,7 @@ def test_a_model_file_that_lacks_anything_is_refused(family, tmp_path):
         frame = frame.assign(person=np.arange(600) // 2)
         facts = dataclasses.replace(facts, unit=schema.Unit("person", max_rows=2))
     family(epsilon=1.0, random_state=0).fit(frame, schema=facts).save(path)
-    document = unsealed(json.loads(path.read_text(encoding="utf-8")))
+    document = unseal(json.loads(path.read_text(encoding="utf-8")))
     wrong = [{"parameters": document["parameters"] | {"base": "heads"}}]
     wrong += [{"size": None}] if units else []
     facts = document["parameters"].items()
@@ -545,9 +547,9 @@ def test_a_model_file_that_lacks_anything_is_refused(family, tmp_path):
     lacking = [{n: f for n, f in document.items() if n != name} for name in document]
     lacking = [one for one in lacking if {*one} >= {"format", "family", "kind"}]
     for one in [*(document | one for one in wrong), *lacking]:
-        path.write_text(json.dumps(sealed(one)), encoding="utf-8")
+        path.write_text(json.dumps(seal(one)), encoding="utf-8")
         refused(DataError, "not a missdp model", missdp.load, path)
-    path.write_text(json.dumps(sealed(document)), encoding="utf-8")
+    path.write_text(json.dumps(seal(document)), encoding="utf-8")
     assert len(missdp.load(path).sample(5)) == 5
 
 
@@ -558,7 +560,7 @@ def test_a_model_file_that_lacks_anything_is_refused(family, tmp_path):
 def test_results_of_a_fit_where_facts_are_declared_raise(changed):
     fitted = next(record for record in SINGLE if isinstance(record, Fitted))
     assert Fitted.from_dict(fitted.to_dict()).schema == fitted.schema
-    data = fitted.to_dict() | {name: encoded(fact) for name, fact in changed.items()}
+    data = fitted.to_dict() | {name: pack(fact) for name, fact in changed.items()}
     with pytest.raises(MissDPError, match="do not fit"):
         Fitted.from_dict(data)
 

@@ -1,4 +1,4 @@
-"""Differential privacy for the tables people really have: the ones with holes."""
+"""Differential privacy for tables with missing values."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.4.0"
 
-# Where names live. They are imported when they are first asked for, so that the command can be
-# stopped quietly, and shows its help, before anything heavy is read.
-_HOMES = {
+# Packages of the exported names. They are imported at first use. So a command can be stopped
+# quietly, and shows its help, before large packages are imported.
+_EXPORTS = {
     "accounting": "Composition Filter Guarantee",
     "baselines": "DPAutoGAN DPCTGAN DPMisGAN Kamino PrivBayes",
     "pricing": "DPImputer",
@@ -40,25 +40,25 @@ _HOMES = {
     "synth": "AIM AllPairs MST load synthesizers",
     "table": "Table",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_PACKAGE_OF = {name: package for package, names in _EXPORTS.items() for name in names.split()}
 _PACKAGES = {
-    *_HOMES,
+    *_EXPORTS,
     *("datasets", "engines", "errors", "evaluate", "ground_truth", "inference", "session"),
     *("sources", "statistics", "testing"),
 }
-__all__ = ["__version__", *sorted(_HOME_OF)]
+__all__ = ["__version__", *sorted(_PACKAGE_OF)]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name, or a package (e.g. ``missdp.evaluate``), when first asked for."""
-    if name in _HOME_OF:
-        found = getattr(import_module(f"missdp.{_HOME_OF[name]}"), name)
-        globals()[name] = found
-        return found
+    """Import a name, or a package such as ``missdp.evaluate``, at first use."""
+    if name in _PACKAGE_OF:
+        value = getattr(import_module(f"missdp.{_PACKAGE_OF[name]}"), name)
+        globals()[name] = value
+        return value
     if name in _PACKAGES:
         return import_module(f"missdp.{name}")
     raise AttributeError(f"module 'missdp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF, *_PACKAGES})
+    return sorted({*globals(), *_PACKAGE_OF, *_PACKAGES})

@@ -1,8 +1,8 @@
-"""How much noise a cost pays for: costs of events, solved for the noise.
+"""Calibration: the noise that a cost pays for.
 
-A charge follows from the noise that is drawn, as its event states it. So a mistake here makes a
-release too noisy, or a budget refuses it, and no guarantee is wrong. One bound for the table before
-values went missing rests on `gdp_selection` (`missdp.ground_truth.replicas`).
+A charge follows from the drawn noise, which its event states. So an error here makes a release too
+noisy, or a budget rejects it, and no guarantee is wrong. One bound for the table before values went
+missing uses `gdp_selection` (`missdp.ground_truth.replicas`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def gdp_noise(amount: float, *, sensitivity: float = 1.0) -> float:
     Returns
     -------
     float
-        Rounded up.
+        The sigma, rounded up.
     """
-    least = sensitivity**2 / amount if amount > 0 else math.inf
+    continuous = sensitivity**2 / amount if amount > 0 else math.inf
     if not has_unit_sensitivity(sensitivity):
-        return math.sqrt(least + ROUNDING_VARIANCE)
-    variance = least + 1 / 11 if least >= 1 else max(least, 1 / MAX_GDP) + 1 / 6
+        return math.sqrt(continuous + ROUNDING_VARIANCE)
+    variance = continuous + 1 / 11 if continuous >= 1 else max(continuous, 1 / MAX_GDP) + 1 / 6
     return math.sqrt(variance) * (1 + 2.0**-50)
 
 

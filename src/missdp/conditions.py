@@ -27,25 +27,25 @@ Names = Annotated[
     BeforeValidator(as_tuple),
     AfterValidator(lambda names: tuple(sorted({*names}))),
 ]
-"Names, which are kept sorted."
+"Names, which are sorted."
 
 
 @dataclass(frozen=True)
 class Condition(Record, abstract=True):
-    """Base class of every assumption; subclass it, as a frozen dataclass, to add one.
+    """Base class of all assumptions. A new assumption is a subclass that is a frozen dataclass.
 
     Attributes
     ----------
     implies_row_independence : bool
-        Class attribute. Whether the condition says that rows lose values independently of each
-        other, without which no guarantee for the ground truth is stated.
+        Class attribute. Whether the condition implies that rows lose values independently of each
+        other. Every guarantee for the ground truth needs such a condition.
     holds_for_every_mask : bool
-        Class attribute. Whether the condition says nothing about which cells are missing. One that
-        does may fail for other draws of the missing cells, over which a guarantee for the ground
-        truth averages: nothing is proven then.
+        Class attribute. Whether the condition does not depend on the pattern of missing cells. A
+        guarantee for the ground truth averages over draws of the missing cells. Nothing is proven
+        if a condition may fail for some draws.
     sentence : str
-        Class attribute. The assumption in one plain sentence, in which ``{name}`` stands for a
-        field, and ``{0.name}`` for a property; for anything less simple override `statement`.
+        Class attribute. The assumption in one plain sentence, in which ``{name}`` is a field and
+        ``{0.name}`` a property. Other texts override `statement`.
 
     Examples
     --------
@@ -60,20 +60,20 @@ class Condition(Record, abstract=True):
 
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
-        held = {f.name: getattr(self, f.name) for f in fields(self)}
-        told = {n: ", ".join(map(str, v)) if type(v) is tuple else v for n, v in held.items()}
-        return self.sentence.format(self, **told)
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        texts = {n: ", ".join(map(str, v)) if type(v) is tuple else v for n, v in values.items()}
+        return self.sentence.format(self, **texts)
 
     def __str__(self) -> str:
         return self.statement()
 
 
-def all_conditions(given: Iterable[Condition]) -> tuple[Condition, ...]:
-    """Return conditions, all of which are such; refuse anything else."""
-    kept = tuple(given)
-    if not all(isinstance(condition, Condition) for condition in kept):
+def all_conditions(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Return conditions as a tuple, or raise an error if one is not a `Condition`."""
+    result = tuple(conditions)
+    if not all(isinstance(condition, Condition) for condition in result):
         raise ParameterError("conditions must all be Condition objects")
-    return kept
+    return result
 
 
 Rates = Annotated[
@@ -83,7 +83,7 @@ Rates = Annotated[
     ),
     AfterValidator(lambda pairs: tuple(sorted(pairs))),
 ]
-"Probabilities by name, as pairs that are kept sorted."
+"Probabilities by name, as sorted pairs."
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,15 @@ class MissingCompletelyAtRandom(Condition):
     Parameters
     ----------
     observed : mapping of str to float, or iterable of pairs
-        Attribute name to the probability, in [0, 1], that its value is observed. Kept as a
+        Attribute name to the probability, in [0, 1], that its value is observed. It becomes a
         sorted tuple of pairs. Attributes that are not named are always observed.
 
     Examples
     --------
     >>> MissingCompletelyAtRandom({"Income": 0.75}).statement()
-    'Values go missing completely at random, independently across rows and attributes, and are observed with probability 0.75 for Income and 1 for every other attribute.'
-    """  # noqa: E501
+    'Values go missing completely at random, independently across rows and attributes, and are
+    observed with probability 0.75 for Income and 1 for every other attribute.'
+    """
 
     observed: Rates
 
@@ -129,18 +130,18 @@ class MissingCompletelyAtRandom(Condition):
 
 @dataclass(frozen=True, init=False)  # as its base class, for type checkers
 class ObservedAtMost(MissingCompletelyAtRandom):
-    """Given its row, each cell goes missing by itself, and is observed with at most some chance.
+    """Given its row, each cell is missing independently, with bounded observation probability.
 
-    The chance may depend on all values of the row, its own cell's among them (MAR, MNAR), as in
-    logistic models whose weights are declared: see
-    `missdp.evaluate.MissingMechanism.assumption`. What is proven for cells that go missing
-    completely at random holds for each row by itself, and no bound falls with a chance of being
-    observed, so that all of it holds at the largest chances.
+    The probability may depend on all values of the row, including the cell itself (MAR, MNAR). An
+    example is a logistic model with declared weights
+    (`missdp.evaluate.MissingMechanism.assumption`). The proofs for cells missing completely at
+    random hold for each row by itself. No bound decreases with a probability of being observed, so
+    all bounds hold at the largest probabilities.
 
     Parameters
     ----------
     observed : mapping of str to float, or iterable of pairs
-        Attribute name to the largest probability, in [0, 1], over all rows that there could be.
+        Attribute name to the largest probability, in [0, 1], over all possible rows.
         Attributes that are not named may always be observed.
     """
 
@@ -164,15 +165,16 @@ class RowIndependentMissingness(Condition):
 
 @dataclass(frozen=True)
 class BoundedObservation(Condition):
-    """Any row opens one of the gates with probability at most ``p_max``, whatever other rows do.
+    """A row is observed on one of the required sets with probability at most ``p_max``.
 
     Parameters
     ----------
     p_max : float
-        Declared upper bound, in [0, 1], on the probability that a row opens *at least one* gate of
-        a release (the union of all that it might have used), whatever the row's values are (MNAR).
+        Declared upper bound, in [0, 1], on the probability that a row is observed on *at least one*
+        set of required attributes of a release, including sets that the release might have used.
+        It holds for all values of the row (MNAR) and independently of other rows.
     together : bool, default False
-        Of all releases that `missdp.ground_truth.joint` puts together, not of each by itself.
+        Whether the bound covers all releases of `missdp.ground_truth.joint` together.
     """
 
     p_max: Probability
@@ -198,11 +200,11 @@ class DatasetCollection(Condition):
     Parameters
     ----------
     max_missing : int
-        Largest number of missing entries of any table in the collection; at least 0.
+        Largest number of missing entries of any table in the collection, at least 0.
     n : int
-        Number of rows of every table in the collection; at least 1.
-    description : str
-        Further limits of the collection in words; may be empty.
+        Number of rows of every table in the collection, at least 1.
+    description : str, default ""
+        Further limits of the collection in words.
     """
 
     max_missing: Count
@@ -222,7 +224,7 @@ class EigenGap(Condition):
     Parameters
     ----------
     k : int
-        Which gap: between the k-th and the (k+1)-th eigenvalue, k at least 1.
+        Number of the gap, between the k-th and the (k+1)-th eigenvalue, at least 1.
     at_least : float
         Declared lower bound, above 0.
     """
@@ -240,11 +242,12 @@ class EigenGap(Condition):
 
 @dataclass(frozen=True)
 class PublicDomain(Condition):
-    """Columns, categories, bounds, codes and rules were declared without looking at the table.
+    """Columns, categories, bounds, codes and rules were declared without the private table.
 
     Parameters
     ----------
-    note : str, where the domain comes from; may be empty
+    note : str, default ""
+        Source of the domain.
     """
 
     note: str = ""
@@ -254,8 +257,8 @@ class PublicDomain(Condition):
     def statement(self) -> str:
         """Return the assumption as one plain sentence."""
         note = f" ({self.note})" if self.note else ""
-        what = "Columns, categories, bounds, codes and rules"
-        return f"{what} were declared without the private table{note}."
+        facts = "Columns, categories, bounds, codes and rules"
+        return f"{facts} were declared without the private table{note}."
 
 
 @dataclass(frozen=True)
@@ -284,7 +287,7 @@ class DeclaredRowCount(Condition):
 
 @dataclass(frozen=True)
 class ExplicitSeed(Condition):
-    """The noise was drawn from a seeded generator: for tests, not for releases."""
+    """The noise was drawn from a seeded generator, which is for tests only."""
 
     holds_for_every_mask = True
     sentence = (
@@ -294,7 +297,7 @@ class ExplicitSeed(Condition):
 
 @dataclass(frozen=True)
 class BinsFromRelease(Condition):
-    """The bins of numeric attributes were found by another release."""
+    """Another release found the bins of numeric attributes."""
 
     holds_for_every_mask = True
     attributes: tuple[str, ...]
@@ -308,7 +311,7 @@ class BinsFromRelease(Condition):
 
 @dataclass(frozen=True)
 class LevelsFromRelease(Condition):
-    """The levels of open attributes were found by another release."""
+    """Another release found the levels of open attributes."""
 
     holds_for_every_mask = True
     attributes: tuple[str, ...]
@@ -331,8 +334,8 @@ class RowsWithoutUnit(Condition):
 class WeightsOfRows(Condition):
     """The survey weight of a row does not depend on other rows.
 
-    Weights of a design do not. Weights that were calibrated, trimmed or adjusted for non-response
-    in the table itself do: one more person then changes those of others.
+    Design weights satisfy this condition. Weights that were calibrated, trimmed or adjusted for
+    non-response in the table itself do not: one more person then changes the weights of others.
     """
 
     column: str
@@ -359,7 +362,7 @@ class CountedOutsideTheKernel(Condition):
     Parameters
     ----------
     engine : str
-        Name of the engine, or of the type of a custom source; public.
+        Public name of the engine, or of the type of a custom source.
     """
 
     engine: str
@@ -370,10 +373,10 @@ class CountedOutsideTheKernel(Condition):
 
 @dataclass(frozen=True)
 class RefusalsNotPrivate(Condition):
-    """Tables are refused for what is in a row.
+    """Reading may raise an error because of the content of a row.
 
-    That is a cell outside the domain, where a schema says ``outside="error"``, or a row of a CSV
-    file that is malformed.
+    Causes are a cell outside the domain, if a schema has ``outside="error"``, and a malformed row
+    of a CSV file.
     """
 
     holds_for_every_mask = True

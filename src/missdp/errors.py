@@ -1,9 +1,8 @@
-"""Typed errors that carry public facts only, and checks of public parameters that raise them.
+"""Typed errors with public facts only, and checks of public parameters that raise them.
 
-Every message says what was expected and what to do about it. No message quotes a private value,
-a private count or a row number: an error is an output like any other, and it is not noised. So the
-checks raise these errors in place of whatever Python would raise, and `replacing` puts one of them
-in the place of another library's.
+Every message states the problem and a remedy. An error is an output without noise. So no message
+quotes a private value, a private count or a row number. The checks raise these errors in place of
+Python's errors, and `replacing` replaces errors of other libraries by these errors.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ __all__ = [
     "UnprovenError",
     "WeakGuaranteeWarning",
     "check_epsilon",
+    "check_integer",
+    "check_number",
     "did_you_mean",
     "import_optional",
     "names_of",
-    "number",
     "replacing",
-    "whole",
 ]
 
 
 class MissDPError(Exception):
-    """Base class of every error this library raises on purpose.
+    """Base class of all errors that this library raises on purpose.
 
     >>> issubclass(SchemaError, MissDPError)
     True
@@ -66,15 +65,15 @@ class ParameterError(MissDPError, ValueError):
 
 
 class UnprovenError(MissDPError, ValueError):
-    """No bound is proven for this combination, so the library refuses to state one."""
+    """No bound is proven for this combination, so the library states none."""
 
 
 class BudgetExceededError(MissDPError):
-    """The privacy budget cannot afford the release; nothing was computed or recorded."""
+    """The privacy budget cannot afford the release. Nothing was computed or recorded."""
 
 
 class LedgerError(MissDPError):
-    """The ledger cannot be used, was changed, or refuses the request: nothing is released."""
+    """The ledger cannot be used, was changed, or refuses the request. Nothing is released."""
 
 
 class NotFittedError(MissDPError, ValueError, AttributeError):
@@ -82,42 +81,42 @@ class NotFittedError(MissDPError, ValueError, AttributeError):
 
 
 class OutputError(MissDPError, OSError):
-    """An output file cannot be written; no partial file is left behind."""
+    """An output file cannot be written. No partial file remains."""
 
 
 class CheckFailedError(MissDPError, AssertionError):
-    """What was checked by `missdp.testing` does not keep a promise; lists what, and what to do."""
+    """A check of `missdp.testing` failed. The message lists the broken promises and remedies."""
 
 
 class MissDPWarning(UserWarning):
-    """Base class of every warning of this library. Public facts only, like its errors."""
+    """Base class of all warnings of this library. Warnings have public facts only."""
 
 
 class SchemaWarning(MissDPWarning):
-    """The public facts of a schema are valid, and probably not what was meant."""
+    """The public facts of a schema are valid, but probably not intended."""
 
 
 class WeakGuaranteeWarning(MissDPWarning):
-    """The numbers of a guarantee are too large to mean much."""
+    """The numbers of a guarantee are too large for useful protection."""
 
 
 class MissingDependencyError(MissDPError, ImportError):
-    """An optional dependency is not installed; the message names the extra to install."""
+    """An optional dependency is not installed. The message names the extra to install."""
 
 
 class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statement: with replacing(...)
-    """Replace errors of other libraries, which may quote private values, by one of ours.
+    """Replace errors of other libraries, which may quote private values, by a typed error.
 
-    The new error has neither ``__cause__`` nor ``__context__``: ``raise ... from None`` would only
-    hide the original from a printed traceback, and a logger or debugger would still show it.
+    The new error has neither ``__cause__`` nor ``__context__``. ``raise ... from None`` would only
+    hide the original error from a printed traceback. A logger or debugger would still show it.
 
     Parameters
     ----------
     *kinds : type of exception
-        What to replace; anything else passes through.
+        The types to replace. Other errors pass unchanged.
     by : MissDPError or callable
-        The error to raise instead, or a function from the original error to it, which may use
-        public facts only (for example ``strerror`` of an ``OSError``).
+        The new error, or a function from the original error to the new error. It may use public
+        facts only, such as ``strerror`` of an ``OSError``.
 
     Examples
     --------
@@ -141,7 +140,7 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Raise the replacement, with no trace of the original."""
+        """Raise the replacement, without a reference to the original error."""
         del kind, traceback
         if error is None or not isinstance(error, self._kinds):
             return
@@ -167,7 +166,7 @@ EXTRA_OF: Mapping[str, str] = {
     "torch": "neural",
     "xlsxwriter": "excel",
 }
-"""Optional packages by the name of their module, each with the extra that installs it."""
+"""Map from the module of an optional package to the extra that installs the package."""
 
 
 def import_optional(name: str, *, purpose: str) -> Any:
@@ -210,24 +209,25 @@ def import_optional(name: str, *, purpose: str) -> Any:
 
 
 def did_you_mean(
-    name: object, known: Iterable[object], *, synonyms: Mapping[str, object] | None = None
+    name: object, valid: Iterable[object], *, synonyms: Mapping[str, object] | None = None
 ) -> str:
-    """Return a sentence that proposes the known name most like an unknown one, or empty text.
+    """Return a sentence that proposes the valid name most similar to an invalid one.
 
     Parameters
     ----------
     name : object
-        What was written.
-    known : iterable
-        **Public** names only: of attributes, declared levels, parameters. Never names from the
-        data: a file without a header has private cells in its first line.
+        The invalid name.
+    valid : iterable
+        **Public** names only, such as attributes, declared levels and parameters. Names from the
+        data are private: a file without a header has private cells in its first line.
     synonyms : mapping of str to object, optional
-        Other words for a known name: ``{"average": "mean"}``.
+        Other words for a valid name: ``{"average": "mean"}``.
 
     Returns
     -------
     str
-        The sentence with the full stop before it. It ends the message.
+        The sentence with the full stop before it. It ends the message. The text is empty if no
+        valid name is similar.
 
     Examples
     --------
@@ -236,40 +236,27 @@ def did_you_mean(
     >>> did_you_mean("averge", ["mean", "sd"], synonyms={"average": "mean"})
     ". Did you mean 'mean'?"
     """
-    among = {str(one).casefold(): one for one in islice(known, _MOST_NAMES)}
-    among = {**(synonyms or {}), **among}
-    near = difflib.get_close_matches(str(name).casefold(), among, n=1)
-    return f". Did you mean {among[near[0]]!r}?" if near else ""
+    names = {str(option).casefold(): option for option in islice(valid, MAX_COMPARED_NAMES)}
+    names = {**(synonyms or {}), **names}
+    similar = difflib.get_close_matches(str(name).casefold(), names, n=1)
+    return f". Did you mean {names[similar[0]]!r}?" if similar else ""
 
 
-_MOST_NAMES = 10_000  # that are compared, each with time that grows with its length
+# Names that are compared with an invalid one. Each comparison takes time.
+MAX_COMPARED_NAMES = 10_000
 
 
-def whole(name: str, value: Any, *, least: int = 1) -> int:
-    """Return a parameter that must be a whole number of at least ``least``.
-
-    >>> whole("rows", 3.0)
-    3
-    """
-    if isinstance(value, bool) or not (isinstance(value, Integral) or _finite(value) is not None):
-        raise ParameterError(f"{name} must be a whole number")
-    found = int(value)
-    if value != found or found < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}")
-    return found
-
-
-def check_bounded_integer(name: str, value: object, *, least: int = 1) -> int:
-    """Return a whole number, which is no larger than floating-point numbers are.
+def check_integer(name: str, value: Any, *, min_value: int = 1) -> int:
+    """Return an integer parameter as an ``int``, or raise an error if it is out of range.
 
     Parameters
     ----------
     name : str
-        How the message names it.
-    value : int
-        What was given.
-    least : int, default 1
-        The smallest number that is valid.
+        Name of the parameter in the message.
+    value : int or float
+        Value of the parameter. A float must be an integer, such as 3.0.
+    min_value : int, default 1
+        The smallest valid value.
 
     Returns
     -------
@@ -278,14 +265,48 @@ def check_bounded_integer(name: str, value: object, *, least: int = 1) -> int:
     Raises
     ------
     ParameterError
-        If the value is not a whole number, or too small or too large.
+        If the value is not an integer, or is below ``min_value``.
+
+    Examples
+    --------
+    >>> check_integer("rows", 3.0)
+    3
     """
-    number(name, value, most=math.inf)
-    return whole(name, value, least=least)
+    if isinstance(value, bool) or not (isinstance(value, Integral) or _finite(value) is not None):
+        raise ParameterError(f"{name} must be a whole number")
+    integer = int(value)
+    if value != integer or integer < min_value:
+        raise ParameterError(f"{name} must be a whole number of at least {min_value}")
+    return integer
 
 
-MIN_EPSILON = 1e-6  # below it, the noise of a fit leaves the range that is drawn exactly
-MAX_EPSILON = 1e4  # above it, noise no longer protects anybody
+def check_bounded_integer(name: str, value: object, *, min_value: int = 1) -> int:
+    """Return an integer parameter that is within the range of floating-point numbers.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter in the message.
+    value : int
+        Value of the parameter.
+    min_value : int, default 1
+        The smallest valid value.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ParameterError
+        If the value is not an integer, is below ``min_value``, or exceeds the largest float.
+    """
+    check_number(name, value, max_value=math.inf)
+    return check_integer(name, value, min_value=min_value)
+
+
+MIN_EPSILON = 1e-6  # a smaller epsilon needs noise beyond the range that is drawn exactly
+MAX_EPSILON = 1e4  # with a larger epsilon, noise protects nobody
 
 
 def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
@@ -296,32 +317,52 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
     epsilon : float
         The privacy budget of one fit or query.
     name : str, default "epsilon"
-        How the message names it.
+        Name of the parameter in the message.
 
     Raises
     ------
     ParameterError
-        If it is not a number between 1e-6 and 10,000.
+        If the value is not a number between 1e-6 and 10,000.
 
     Examples
     --------
     >>> check_epsilon(1.0)
     """
-    found = _finite(epsilon)
-    if found is None:
+    value = _finite(epsilon)
+    if value is None:
         raise ParameterError(f"{name} must be a finite number. Values around 1 are typical.")
-    if not MIN_EPSILON <= found <= MAX_EPSILON:
+    if not MIN_EPSILON <= value <= MAX_EPSILON:
         raise ParameterError(
-            f"{name} must be between 1e-6 and {MAX_EPSILON:,.0f}; got {found:g}. "
+            f"{name} must be between 1e-6 and {MAX_EPSILON:,.0f}; got {value:g}. "
             "Values around 1 are typical."
         )
 
 
-def one_of(name: str, value: Any, known: Iterable[object]) -> Any:
-    """Return a parameter that must be one of a few values."""
-    among = tuple(known)
-    if value not in among:
-        raise ParameterError(f"{name} must be one of {', '.join(map(repr, among))}, got {value!r}")
+def check_choice(name: str, value: Any, choices: Iterable[object]) -> Any:
+    """Return a parameter that must be one of a few values.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter in the message.
+    value : object
+        Value of the parameter.
+    choices : iterable
+        The valid values. All of them are public.
+
+    Returns
+    -------
+    object
+        ``value``.
+
+    Raises
+    ------
+    ParameterError
+        If ``value`` is not one of ``choices``.
+    """
+    valid = tuple(choices)
+    if value not in valid:
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, valid))}, got {value!r}")
     return value
 
 
@@ -332,55 +373,76 @@ def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
     (('age',), ('age', 'sex'))
     """
     wrong = ParameterError(f"{what} are given by name")
-    given: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
     with replacing(TypeError, by=wrong):
-        given = (names,) if isinstance(names, str) else tuple(names)
-    if not all(isinstance(name, str) for name in given):
+        result = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(name, str) for name in result):
         raise wrong
-    return given
+    return result
 
 
-def number(
+def check_number(
     name: str,
     value: Any,
     *,
-    least: float = 0.0,
-    most: float = 1e100,
-    open_end: bool = False,
-    below: bool = False,
+    min_value: float = 0.0,
+    max_value: float = 1e100,
+    exclude_min: bool = False,
+    exclude_max: bool = False,
 ) -> float:
-    """Return a parameter that must be a number in ``[least, most]``.
+    """Return a finite numeric parameter as a float, or raise an error if it is out of range.
 
-    It must be above ``least`` if that is an ``open_end``, and ``below`` the most if that is said.
+    Parameters
+    ----------
+    name : str
+        Name of the parameter in the message.
+    value : int or float
+        Value of the parameter.
+    min_value, max_value : float, default 0 and 1e100
+        The valid range.
+    exclude_min, exclude_max : bool, default False
+        Whether the end of the range is itself invalid.
 
-    >>> number("share", 0.5, most=1.0)
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ParameterError
+        If the value is not a finite number within the range.
+
+    Examples
+    --------
+    >>> check_number("share", 0.5, max_value=1.0)
     0.5
     """
-    found = _finite(value)
-    if found is None:
+    result = _finite(value)
+    if result is None:
         raise ParameterError(f"{name} must be a finite number")
-    if open_end and found <= least:
-        raise ParameterError(f"{name} must be above {least:g}")
-    if below and not least <= found < most:
-        raise ParameterError(f"{name} must be at least {least:g} and below {most:g}")
-    if not least <= found <= most:
-        within = f"between {least:g} and {most:g}" if most < math.inf else f"at least {least:g}"
-        raise ParameterError(f"{name} must be {within}")
-    return found
+    if exclude_min and result <= min_value:
+        raise ParameterError(f"{name} must be above {min_value:g}")
+    if exclude_max and not min_value <= result < max_value:
+        raise ParameterError(f"{name} must be at least {min_value:g} and below {max_value:g}")
+    if not min_value <= result <= max_value:
+        bounded = f"between {min_value:g} and {max_value:g}"
+        limits = bounded if max_value < math.inf else f"at least {min_value:g}"
+        raise ParameterError(f"{name} must be {limits}")
+    return result
 
 
 def _finite(value: Any) -> float | None:
-    """Return a real number as a float; None for anything else, and for what is too large."""
+    """Return a real number as a finite float, or None if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, (float, Real)):  # float first: it is quick
         return None
     with contextlib.suppress(OverflowError):
-        found = float(value)
-        return found if math.isfinite(found) else None
+        result = float(value)
+        return result if math.isfinite(result) else None
     return None
 
 
-# Each returns the value of a name as a float, and refuses what is not finite or not in the range.
-check_positive = partial(number, most=math.inf, open_end=True)
-check_nonnegative = partial(number, most=math.inf)
-check_fraction = partial(number, most=1.0)
-check_delta = partial(number, most=1.0, below=True)
+# Each returns a parameter as a float, or raises an error if it is not finite or out of range.
+check_positive = partial(check_number, max_value=math.inf, exclude_min=True)
+check_nonnegative = partial(check_number, max_value=math.inf)
+check_fraction = partial(check_number, max_value=1.0)
+check_delta = partial(check_number, max_value=1.0, exclude_max=True)

@@ -1,4 +1,4 @@
-"""Parameters as scikit-learn's estimators have them, without importing scikit-learn first."""
+"""Base classes with the parameters of scikit-learn's estimators, without importing scikit-learn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Estimator", "Transformer", "clone"]
 
 
 def clone(value: Any) -> Any:
-    """Return an unfitted estimator with the same parameters; a budget stays the same one."""
+    """Return an unfitted estimator with equal parameters. A budget is not copied."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(clone, value))
     if isinstance(value, type):
@@ -28,33 +28,33 @@ def clone(value: Any) -> Any:
 
 
 class Estimator:
-    """What scikit-learn asks of an estimator; its own base class takes half a second to import."""
+    """Base class of estimators. The class of scikit-learn takes half a second to import."""
 
     @classmethod
     def _parameters(cls) -> dict[str, Parameter]:
         """Return the parameters of the constructor, in alphabetical order."""
-        found = signature(cls.__init__).parameters
-        return {name: found[name] for name in sorted(found) if name != "self"}
+        parameters = signature(cls.__init__).parameters
+        return {name: parameters[name] for name in sorted(parameters) if name != "self"}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; ``deep`` is for scikit-learn, and changes nothing here."""
+        """Return the parameters by name. ``deep`` has no effect and is for scikit-learn."""
         del deep
         return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters by name; if there is none of such a name nothing is changed."""
-        known = self._parameters()
+        """Change parameters by name, or raise an error and change none if a name is unknown."""
+        names = self._parameters()
         for name in params:
-            if name not in known:
+            if name not in names:
                 raise ParameterError(
-                    f"{type(self).__name__} has no parameter {name!r}{did_you_mean(name, known)}"
+                    f"{type(self).__name__} has no parameter {name!r}{did_you_mean(name, names)}"
                 )
         for name, value in params.items():
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
-        """Show the parameters that are not those by default."""
+        """Show the parameters that differ from their defaults."""
         shown = (
             f"{name}={value!r}"
             for name, parameter in self._parameters().items()
@@ -76,8 +76,8 @@ class Estimator:
 
 
 class Transformer:
-    """What steps need of scikit-learn's class of a similar name where that is not installed."""
+    """Base class of steps, in place of scikit-learn's mixin if scikit-learn is not installed."""
 
     def fit_transform(self: Any, X: Any, y: object = None) -> Any:
-        """Learn from a table, and transform it."""
+        """Fit to a table, and transform the table."""
         return self.fit(X, y).transform(X)

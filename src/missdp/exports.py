@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from types import ModuleType
 
 
-def exported(namespace: Mapping[str, object]) -> list[str]:
-    """Return the names that a package imports to export them: not modules, nor these helpers."""
+def exported_names(namespace: Mapping[str, object]) -> list[str]:
+    """Return the names that a package exports: all imported names except modules and helpers."""
     return sorted(
         name
-        for name, found in namespace.items()
-        if not (name.startswith("_") or isinstance(found, ModuleType))
-        and getattr(found, "__module__", None) != __name__
+        for name, value in namespace.items()
+        if not (name.startswith("_") or isinstance(value, ModuleType))
+        and getattr(value, "__module__", None) != __name__
     )

@@ -1,9 +1,9 @@
-"""Files are written whole or not at all.
+"""Atomic files: a file is written completely or not at all.
 
-What is written goes to a hidden temporary file beside its target, and takes the target's place when
-it is complete. The process that writes the temporary file holds a lock on it. A process that is
-killed leaves it behind, and the next run that writes into the folder removes what nobody holds.
-Signals are put off until a model that was paid for is saved.
+Content is written to a hidden temporary file in the folder of its target. The complete file then
+replaces the target. The writing process holds a lock on the temporary file. A killed process leaves
+its temporary file. The next run that writes into the folder removes temporary files without a lock.
+Signals are delayed until a charged model is saved.
 """
 
 from __future__ import annotations
@@ -34,27 +34,26 @@ from missdp.errors import (
 if sys.platform != "win32":
     import fcntl
 
-# With these the system refuses to create a file, in a folder that exists.
+# Error numbers of a system that cannot create a file in an existing folder.
 _UNWRITABLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS}
 _PREFIX, _SUFFIX = ".missdp-", ".tmp"
-# Between being made and being locked, a temporary file is younger than this.
-_YOUNG = 60.0
+_LOCK_SECONDS = 60.0  # age in seconds at which a temporary file in use has a lock
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` that takes its place only if the block succeeds.
+    """Yield a temporary path whose file replaces ``path`` only if the block succeeds.
 
-    A link is followed, and a file that is replaced keeps its permissions. Without ``overwrite`` no
-    file is replaced, not even one that another process wrote meanwhile.
+    A link is followed, and a replaced file keeps its permissions. Without ``overwrite`` no file is
+    replaced, not even a file that another process wrote meanwhile.
     """
     check_writable(path)
     target = Path(os.path.realpath(path))
-    with replacing(OSError, by=partial(refusal, path)):
+    with replacing(OSError, by=partial(write_error, path)):
         _sweep(target.parent)
         handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=target.parent)
         try:
-            locked(handle)
+            lock_file(handle)
             yield Path(name)
             _set_permissions(Path(name), target)
             os.fsync(handle)
@@ -71,19 +70,21 @@ def atomic_path(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: bytes, *, overwrite: bool = True) -> None:
-    """Write bytes to a file, whole or not at all.
+    """Write bytes to a file, completely or not at all.
 
     Parameters
     ----------
     path : Path
+        The file.
     content : bytes
+        The bytes.
     overwrite : bool, default True
-        Whether a file that is there is replaced.
+        Whether an existing file is replaced.
 
     Raises
     ------
     OutputError
-        If the file cannot be written, or is there and is not to be replaced.
+        If the file cannot be written, or exists and must not be replaced.
     """
     with atomic_path(path, overwrite=overwrite) as place:
         place.write_bytes(content)
@@ -107,47 +108,47 @@ def _put_in_place(name: str, target: Path, *, overwrite: bool) -> None:
         raise OutputError(f"cannot write {str(target)!r}: another process wrote it")
 
 
-#: Signals that ask a run to stop, and can be answered.
-STOPS = tuple(
+#: Signals that stop a run and can be handled.
+STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 
 
-class PutOff(contextlib.AbstractContextManager["PutOff"]):
-    """Signals that ask the run to stop are acted on when the block ends, not within.
+class DelayedSignals(contextlib.AbstractContextManager["DelayedSignals"]):
+    """Delays signals that stop the run until the block ends.
 
-    With a ``word``, only from the first noise on that is drawn within the block: it is said when
-    one comes, and a second one then stops the run at once.
+    With a ``message``, the delay begins when noise is first drawn within the block. The first
+    signal then prints the message, and a second signal stops the run at once.
     """
 
-    def __init__(self, word: str = "") -> None:
-        self._word = word
-        self._came: list[int] = []
+    def __init__(self, message: str = "") -> None:
+        self._message = message
+        self._received: list[int] = []
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        if self._word:
+        if self._message:
             _UNTIL_NOISE.append(self)
         else:
             self.begin()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Act on the first signal that came."""
+        """Handle the first received signal."""
         if self in _UNTIL_NOISE:
             _UNTIL_NOISE.remove(self)
         self._end()
-        if self._came:
-            signal.raise_signal(self._came[0])
+        if self._received:
+            signal.raise_signal(self._received[0])
 
     def begin(self) -> None:
-        """Put signals off from now on. Python acts on them in its main thread only."""
+        """Delay signals from now on. Python handles them in its main thread only."""
         if self._handlers or threading.current_thread() is not threading.main_thread():
             return
-        for number in STOPS:
-            found = signal.getsignal(number)
-            if callable(found):
-                self._handlers[number] = found
+        for number in STOP_SIGNALS:
+            handler = signal.getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler
                 signal.signal(number, self._note)
 
     def _end(self) -> None:
@@ -155,32 +156,32 @@ class PutOff(contextlib.AbstractContextManager["PutOff"]):
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._word and self._came:
-            self._came.clear()
+        if self._message and self._received:
+            self._received.clear()
             self._end()
             self._handlers[number](number, frame)
-        self._came.append(number)
-        if self._word:
+        self._received.append(number)
+        if self._message:
             with contextlib.suppress(OSError):
-                os.write(2, self._word.encode())
+                os.write(2, self._message.encode())
 
 
-_UNTIL_NOISE: list[PutOff] = []
+_UNTIL_NOISE: list[DelayedSignals] = []
 
 
-def noise_is_drawn() -> None:
-    """Say that from now on a stop would lose what was paid for; see `PutOff`."""
+def mark_noise_drawn() -> None:
+    """Delay signals from now on, since a stop would lose a charged result (`DelayedSignals`)."""
     for waiting in _UNTIL_NOISE:
         waiting.begin()
 
 
 def picture_format(path: str | Path) -> str:
-    """Return the format that the suffix of a path stands for, or refuse it."""
-    found = Path(path).suffix.lower().removeprefix(".")
-    if found not in ("svg", "png", "pdf"):
+    """Return the picture format of the suffix of a path, or raise an error."""
+    suffix = Path(path).suffix.lower().removeprefix(".")
+    if suffix not in ("svg", "png", "pdf"):
         raise ParameterError(f"the picture {str(path)!r} must end in .svg, .png or .pdf")
     import_optional("matplotlib", purpose="pictures")
-    return found
+    return suffix
 
 
 def new_figure(**options: Any) -> Any:
@@ -189,28 +190,28 @@ def new_figure(**options: Any) -> Any:
 
 
 def write_picture(figure: Any, path: str | Path) -> None:
-    """Write a figure of matplotlib, whole or not at all; a picture tells no time of its making."""
+    """Write a figure of matplotlib, completely or not at all, without its time of creation."""
     kind, drawn = picture_format(path), io.BytesIO()
     figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
     write_atomically(Path(path), drawn.getvalue())
 
 
 def check_writable(path: Path) -> None:
-    """Refuse early, before any budget is spent, a path that cannot be written."""
+    """Raise an error early, before any budget is spent, if a path cannot be written."""
     kind = None
-    refusing = replacing(OSError, ValueError, by=partial(refusal, path))
-    with refusing, contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    replacement = replacing(OSError, ValueError, by=partial(write_error, path))
+    with replacement, contextlib.suppress(FileNotFoundError, NotADirectoryError):
         kind = stat.S_IFMT(path.stat().st_mode)
     if kind == stat.S_IFDIR:
-        raise OutputError(f"cannot write {str(path)!r}: it is a folder; name a file in it")
+        raise OutputError(f"cannot write {str(path)!r}: it is a folder. Name a file in it.")
     if kind == stat.S_IFREG and not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK)):
-        raise OutputError(f"cannot write {str(path)!r}: it is read-only; name another file")
+        raise OutputError(f"cannot write {str(path)!r}: it is read-only. Name another file.")
     if kind not in (None, stat.S_IFREG):
         # Replacing a device or a pipe by a file would destroy it.
         raise OutputError(f"cannot write {str(path)!r}: it is not an ordinary file")
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir():
-        raise OutputError(f"cannot write {str(path)!r}: the folder does not exist; create it first")
+        raise OutputError(f"cannot write {str(path)!r}: the folder does not exist. Create it.")
     if not os.access(folder, os.W_OK):
         raise OutputError(
             f"cannot write {str(path)!r}: the folder is not writable. Choose another output."
@@ -218,31 +219,31 @@ def check_writable(path: Path) -> None:
 
 
 def check_outputs(outputs: Iterable[Path | None], *, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse early outputs that cannot be written, are inputs, or are named twice."""
+    """Raise an error early if an output cannot be written, is an input, or is named twice."""
     named = [path for path in inputs if path is not None]
-    taken = {_place(path): "input" for path in named}
+    roles = {_file_identity(path): "input" for path in named}
     for path in outputs:
         if path is None:
             continue
         check_writable(path)
-        place = _place(path)
-        if place in taken:
+        identity = _file_identity(path)
+        if identity in roles:
             raise OutputError(
-                f"cannot write {str(path)!r}: it is an {taken[place]} of the same command already"
+                f"cannot write {str(path)!r}: it is an {roles[identity]} of the same command"
             )
-        taken[place] = "output"
+        roles[identity] = "output"
 
 
-def _place(path: Path) -> tuple[int, int] | str:
-    """Return what is the same for two names of one file, hard links included."""
+def _file_identity(path: Path) -> tuple[int, int] | str:
+    """Return a value that is equal for two names of one file, including hard links."""
     with contextlib.suppress(OSError, ValueError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
     return os.path.realpath(path)
 
 
-def refusal(path: Path, error: BaseException) -> OutputError:
-    """Return why a path cannot be written, in the system's words for its error number."""
+def write_error(path: Path, error: BaseException) -> OutputError:
+    """Return the error for a path that cannot be written, with the system's text for its number."""
     if isinstance(error, OutputError):
         return error
     number = getattr(error, "errno", None)
@@ -254,9 +255,9 @@ def refusal(path: Path, error: BaseException) -> OutputError:
     return OutputError(f"cannot write {str(path)!r}: {reason}")
 
 
-def locked(handle: int) -> bool:
-    """Lock a file until its process ends, whichever way; False if somebody else holds it."""
-    if sys.platform == "win32":  # where nobody can remove what another process has open
+def lock_file(handle: int) -> bool:
+    """Lock a file until its process ends. Return False if another process holds the lock."""
+    if sys.platform == "win32":  # open files of another process cannot be removed there
         return True
     with contextlib.suppress(OSError):  # some network file systems have no locks
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -265,27 +266,27 @@ def locked(handle: int) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove temporary files of ours that the process which made them can no longer want."""
+    """Remove temporary files of this library whose process has ended."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         names = [e.name for e in entries if e.name.startswith(_PREFIX) and e.name.endswith(_SUFFIX)]
         for name in names:
             with contextlib.suppress(OSError):
-                _remove_left_over(folder / name)
+                _remove_abandoned(folder / name)
 
 
-def _remove_left_over(path: Path) -> None:
+def _remove_abandoned(path: Path) -> None:
     handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
-        found = os.fstat(handle)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == getattr(os, "getuid", int)()
-        if ours and time.time() - found.st_mtime > _YOUNG and locked(handle):
+        status = os.fstat(handle)
+        ours = stat.S_ISREG(status.st_mode) and status.st_uid == getattr(os, "getuid", int)()
+        if ours and time.time() - status.st_mtime > _LOCK_SECONDS and lock_file(handle):
             path.unlink()
     finally:
         os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the new name last; a system that cannot has done what it can."""
+    """Write the new name to disk, if the system supports this."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -295,7 +296,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _set_permissions(temporary: Path, target: Path) -> None:
-    """Keep the target's permissions, or take those of an ordinary new file: mkstemp's are 0600."""
+    """Set the permissions of the target, or of an ordinary new file, since mkstemp sets 0600."""
     if target.exists():
         temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         return

@@ -1,6 +1,6 @@
-"""Privacy profiles: the smallest delta that is proven for a composition at an epsilon.
+"""Privacy profiles: the smallest proven delta of a composition at an epsilon.
 
-Bounds for the table before values went missing read profiles (`missdp.ground_truth`), and the
+Bounds for the table before values went missing use profiles (`missdp.ground_truth`), and the
 testing kit checks claims at a grid of epsilons. The guarantee of a fit does not depend on this
 file. The conversions are those of `missdp.accounting.exact`, solved for delta.
 """
@@ -60,15 +60,15 @@ def delta_of(events: Event | Iterable[Event], epsilon: float) -> float:
     if not parts:
         return 0.0
     additive = applicable_measures(parts)
-    curved, tabular = other_bounds(parts, additive)
+    curved, tabular = other_bounds(parts, has_measure=bool(additive))
     failure = total(exact(approximate_delta(event)) for event in parts)
-    found = [DELTAS[name](measure.total(parts), epsilon) for name, measure in additive.items()]
+    bounds = [DELTAS[name](measure.total(parts), epsilon) for name, measure in additive.items()]
     if curved:
-        found.append(delta_from_rdp(*renyi_curve(parts), epsilon))
-    found = [float_up(exact(bound) + failure) for bound in found]
+        bounds.append(delta_from_rdp(*renyi_curve(parts), epsilon))
+    bounds = [float_up(exact(bound) + failure) for bound in bounds]
     if tabular:
-        found.append(float(compose(parts).get_delta_for_epsilon(epsilon)))
-    return min(1.0, *found)
+        bounds.append(float(compose(parts).get_delta_for_epsilon(epsilon)))
+    return min(1.0, *bounds)
 
 
 def delta_from_rdp(orders: Floats, curve: Floats, epsilon: float) -> float:
@@ -106,4 +106,4 @@ DELTAS: dict[PrivacyMeasure, Callable[[Fraction, float], float]] = {
     "zcdp": lambda cost, epsilon: delta_from_rho(float_up(cost), epsilon),
     "gdp": lambda cost, epsilon: delta_from_mu(gdp_mu(cost), epsilon),
 }
-"""By measure, the delta of a cost at an epsilon."""
+"""Map from a measure to the function that returns the delta of a cost at an epsilon."""

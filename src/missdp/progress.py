@@ -1,4 +1,4 @@
-"""Progress of long work: which stage it is in and how much is done, never anything about data."""
+"""Progress of long work: the present stage and the share that is done, without facts about data."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "progress_bar"]
 
-#: Called with the name of a stage and the share of the work that is done; None: nobody knows.
+#: Function of the name of a stage and the share of the work that is done, or None if unknown.
 Progress: TypeAlias = Callable[[str, float | None], None]
 
-MIN_SECONDS = 2.0  # of work, before commands print stages where no bar can be drawn
-_DONE = "done"  # the last stage of a fit, which is no work
-_printers: list[Callable[[str], None]] = []  # of a process whose commands print stages: one
+MIN_SECONDS = 2.0  # seconds of work before commands print stages without a bar
+_DONE = "done"  # the last stage of a fit, which is not printed
+_printers: list[Callable[[str], None]] = []  # at most one function, which prints stages
 
 
 def print_stages(write: Callable[[str], None]) -> None:
-    """Let the bars of this process print stages where no bar can be drawn.
+    """Make this process print stages if no bar can be drawn.
 
     Parameters
     ----------
     write : callable
-        Called with the name of each stage, of work that takes longer than two seconds.
+        Function that gets the name of each stage of work that takes longer than two seconds.
     """
     _printers[:] = [write]
 
@@ -40,22 +40,22 @@ def progress_bar(
     console: Console | None = None,
     write: Callable[[str], None] | None = None,
 ) -> Iterator[Progress]:
-    """Show a bar in a terminal or notebook, if there is one; yields what ``progress=`` takes.
+    """Show a bar in a terminal or notebook, and yield a callable for ``progress=``.
 
     Parameters
     ----------
     label : str
-        What stands before the bar until a stage is named.
+        Text before the bar until a stage is named.
     console : rich console, optional
-        Where to draw; by default on standard error. Notebooks need the package ``ipywidgets``.
+        Console of the bar, by default standard error. Notebooks need the package ``ipywidgets``.
     write : callable, optional
-        Called with the name of each stage where no bar can be drawn. By default commands print
+        Function that gets the name of each stage if no bar can be drawn. By default commands print
         the stages of work that takes longer than two seconds, and Python prints none.
 
     Yields
     ------
     callable
-        Takes the name of a stage, and the share of the work that is done or None.
+        Function of the name of a stage, and of the share of the work that is done or None.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def progress_bar(
     ...     progress("training", 0.5)
     training
     """
-    from rich import console as consoles  # only those who look at a bar wait for it
+    from rich import console as consoles  # imported here, since only bars need it
     from rich import progress as bars
 
     target = console or consoles.Console(stderr=True)
@@ -91,13 +91,13 @@ def progress_bar(
 
 
 @contextlib.contextmanager
-def working(stage: str) -> Iterator[Progress]:
-    """Show that work of one stage goes on, of which nobody knows how much is done.
+def show_stage(stage: str) -> Iterator[Progress]:
+    """Show that work of one stage goes on, with an unknown share that is done.
 
     Parameters
     ----------
     stage : str
-        The name of the stage; the progress that is yielded may name others.
+        The name of the stage. The yielded function may name other stages.
     """
     with progress_bar(stage) as progress:
         progress(stage, None)
@@ -105,8 +105,8 @@ def working(stage: str) -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def reported(progress: Progress | bool | None) -> Iterator[Progress | None]:
-    """Yield the callable that a ``progress=`` parameter stands for.
+def progress_callback(progress: Progress | bool | None) -> Iterator[Progress | None]:
+    """Yield the callable of a ``progress=`` parameter.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _write(stage: str) -> None:
 
 @contextlib.contextmanager
 def _stages(label: str, write: Callable[[str], None] | None) -> Iterator[Progress]:
-    """Yield what writes each stage once."""
+    """Yield a function that writes each stage once."""
     if write is None and not _printers:
         yield lambda stage, done: None  # noqa: ARG005
         return
@@ -138,7 +138,7 @@ def _stages(label: str, write: Callable[[str], None] | None) -> Iterator[Progres
         return
     stages.show(label, None)
     timer = threading.Timer(MIN_SECONDS, stages.begin)
-    timer.daemon = True  # it keeps no process alive
+    timer.daemon = True  # a daemon keeps no process alive
     timer.start()
     try:
         yield stages.show
@@ -147,21 +147,21 @@ def _stages(label: str, write: Callable[[str], None] | None) -> Iterator[Progres
 
 
 class _Stages:
-    """Writes the names of stages, from some time on."""
+    """Writer of the names of stages, which begins after some time."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write, self._begun = write, False
         self._stage = self._written = ""
-        self._lock = threading.Lock()  # a timer begins in a thread of its own
+        self._lock = threading.Lock()  # a timer calls `begin` in another thread
 
     def begin(self) -> None:
-        """Write the stage that goes on, and those that follow."""
+        """Write the present stage, and all later stages."""
         with self._lock:
             self._begun = True
             self._write_new()
 
     def show(self, stage: str, done: float | None) -> None:
-        """Note the stage that goes on; how much of it is done is not written."""
+        """Note the present stage. The share that is done is not written."""
         del done
         with self._lock:
             self._stage = stage
@@ -175,5 +175,5 @@ class _Stages:
 
 
 def _draws(console: Console) -> bool:
-    """Whether a bar can be drawn anew in the same place."""
+    """Whether a bar can be redrawn in one place."""
     return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)

@@ -1,8 +1,8 @@
-"""Gates: which attributes a row must have observed to be read, and who chose them.
+"""Required attributes: sets of attributes that a row must have observed to be read.
 
-A *gate* is a set of attribute names. ``None`` and the empty set both mean "every row is read". Who
-chose the gates decides what `missdp.ground_truth` can prove for the table before values went
-missing.
+A *required set* is a set of attribute names. ``None`` and the empty set both mean "every row is
+read". Proofs for the table before values went missing (`missdp.ground_truth`) depend on the choice
+of the required sets: fixed in advance, or from the data.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from missdp.errors import ParameterError
 from missdp.validation import Count, Probability, as_tuple
 
 RequiredAttributes = Collection[str] | None
-"""Attributes that a row must have observed to be read; None or empty if every row is."""
+"""Attributes that a row must have observed to be read. None or empty: every row is read."""
 
 
 def as_required_attributes(required: RequiredAttributes) -> frozenset[str]:
-    """Return the gate as a set of names, empty for ``None``; a string would be a set of letters."""
+    """Return required attributes as a set of names, which is empty for ``None``."""
     if required is None:
         return frozenset()
     if isinstance(required, str):
-        raise ParameterError("a gate is a set of attribute names, not one string; write {'name'}")
+        raise ParameterError("required attributes are a set, not one string. Write {'name'}.")
     names = frozenset(required)
     if not all(isinstance(name, str) for name in names):
-        raise ParameterError("a gate holds attribute names (strings)")
+        raise ParameterError("required attributes must be names (strings)")
     return names
 
 
 @dataclass(frozen=True)
 class FixedRequirements(Condition):
-    """The sets of attributes behind the gates were fixed without looking at the data."""
+    """The required sets were fixed without the data."""
 
     holds_for_every_mask = True
     sentence = (
@@ -45,19 +45,19 @@ class FixedRequirements(Condition):
 
 @dataclass(frozen=True, kw_only=True)
 class DataChosenRequirements(Condition):
-    """The gates were chosen from the data, by mechanisms that are among the events.
+    """The required sets were chosen from the data, by mechanisms that are among the events.
 
     Parameters
     ----------
     attributes : iterable of str
-        Every attribute that a gate could have held: normally all columns of the schema.
+        Every attribute that a required set could have: normally all columns of the schema.
     smallest : int, default 0
-        Every gate holds at least this many attributes, whatever the data. 0: nothing is known.
+        Smallest size of a required set, for all data. 0: nothing is known.
     always : iterable of str, default ()
-        Attributes that every gate holds, whatever the data.
+        Attributes of every required set, for all data.
     distinct_targets : bool, default False
-        Whether each gated mechanism has an attribute of its own in its gate, whatever the data,
-        as the children of a Bayesian network are.
+        Whether each required set has an attribute that no other set claims, for all data. An
+        example is the children of a Bayesian network.
     """
 
     attributes: Names
@@ -82,25 +82,25 @@ class DataChosenRequirements(Condition):
             facts.append(f"each needs {', '.join(self.always)}")
         if self.distinct_targets:
             facts.append("each needs one that is its own")
-        known = f"; whatever the data, {' and '.join(facts)}" if facts else ""
+        stated = f"; whatever the data, {' and '.join(facts)}" if facts else ""
         return (
             "The attributes that mechanisms need observed were chosen from the data among "
-            f"{', '.join(self.attributes)}{known}."
+            f"{', '.join(self.attributes)}{stated}."
         )
 
     def check(self, required_sets: Sequence[frozenset[str]]) -> None:
-        """Refuse gates that contradict the stated facts."""
+        """Raise an error if required sets contradict the stated facts."""
         for required in required_sets:
             if not required <= set(self.attributes):
-                raise ParameterError("a gate holds an attribute that is not among the attributes")
+                raise ParameterError("a required set has a name that is not among the attributes")
             if len(required) < self.smallest or not required >= set(self.always):
-                raise ParameterError("a gate contradicts what is stated for every choice of gates")
+                raise ParameterError("a required set contradicts the facts stated for all data")
         if self.distinct_targets and not _have_targets(required_sets):
-            raise ParameterError("the gates do not have distinct targets")
+            raise ParameterError("the required sets do not have distinct targets")
 
 
 def _have_targets(required_sets: Sequence[frozenset[str]]) -> bool:
-    """Whether each gate can be given an attribute of its own: augmenting paths, one per gate."""
+    """Whether each set can have an exclusive attribute, by one augmenting path for each set."""
     owner: dict[str, int] = {}
 
     def give(index: int, tried: set[str]) -> bool:
@@ -114,27 +114,28 @@ def _have_targets(required_sets: Sequence[frozenset[str]]) -> bool:
     return all(give(index, set()) for index in range(len(required_sets)))
 
 
-def _in_order(required_sets: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+def _sorted_sets(required_sets: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(required_sets))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenRequirements(Condition):
-    """Marginals were chosen from the data, one after the other, with noise chosen as well.
+    """Marginals were chosen from the data, one after the other, with their noise.
 
-    Nothing but caps is known: of what is labelled `chosen`, of what is labelled `selections`, which
-    are selections by the exponential mechanism, and of everything else, whose gates were fixed.
+    Three caps are known: of events labelled `chosen`, of events labelled `selections`, and of all
+    other events. Selections use the exponential mechanism. The required sets of other events were
+    fixed.
 
     Parameters
     ----------
     among : iterable of iterable of str
-        For each marginal that might have been chosen, the attributes that a row must have observed
-        to be read. Empty: every row is.
+        For each candidate marginal, the attributes that a row must have observed to be read. Empty:
+        every row is read.
     largest_share : float, default 1.0
-        No marginal got more than this share of the cap, whatever the data.
+        Largest share of the cap of a single marginal, for all data.
     """
 
-    among: Annotated[tuple[Names, ...], BeforeValidator(as_tuple), AfterValidator(_in_order)]
+    among: Annotated[tuple[Names, ...], BeforeValidator(as_tuple), AfterValidator(_sorted_sets)]
     largest_share: Probability = 1.0
 
     holds_for_every_mask = True

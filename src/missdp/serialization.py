@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, field_validator
 
 from missdp.errors import DataError, MissDPError, ParameterError, did_you_mean, replacing
-from missdp.validation import Checked, plain
+from missdp.validation import Checked, jsonable
 
 FORMAT = 5
-"""The number of the format that is written, and the only one that is read."""
+"""Number of the format that is written. No other format is read."""
 
-# Modules that define kinds of their own when they are imported.
+# Modules that define kinds of records when they are imported.
 _MODULES = (
     "missdp.accounting",
     "missdp.schema",
@@ -37,23 +37,23 @@ _MODULES = (
     "missdp.pricing.prices",
 )
 WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that any constructor may raise when it is given values of the wrong type or size."""
+"""Errors that a constructor may raise for values of the wrong type or size."""
 
 
 class Record(metaclass=Checked):
     """Base class of pydantic dataclasses that are written to JSON under their ``kind``.
 
     Fields may hold None, numbers, text, tuples, sets of text, mappings, arrays and other records. A
-    list is kept as a tuple, and a number of NumPy as one of Python. No other value is converted.
-    Arrays are declared by the types of `missdp.types`. A class may be a plain dataclass, too: its
-    fields are checked alike. Three class attributes say how a record is written:
+    list becomes a tuple, and a number of NumPy becomes a number of Python. No other value is
+    converted. Arrays are declared by the types of `missdp.types`. The fields of a plain dataclass
+    are checked, too. Class attributes determine the form in files:
 
-    * ``kind`` is the name in files, by default that of the class.
-    * ``derived`` names properties that are written as well, for other programs, and not read.
-    * ``sparse`` leaves out fields that are as by default.
-    * ``documented_in`` names the page on which the fields are explained, if users write them.
+    * ``kind`` is the name in files, by default the name of the class.
+    * ``derived`` names properties that are also written, for other programs, and not read.
+    * ``sparse`` omits fields that equal their defaults.
+    * ``documented_in`` names the page that explains the fields, if users write them.
 
-    A class with ``abstract=True`` is no kind by itself, but reads every kind below it.
+    A class with ``abstract=True`` is not a kind, but reads every kind of its subclasses.
 
     >>> from pydantic.dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -73,77 +73,77 @@ class Record(metaclass=Checked):
     derived: ClassVar[tuple[str, ...]] = ()
     sparse: ClassVar[bool] = False
     documented_in: ClassVar[str] = ""
-    is_declared: ClassVar[bool] = True  # by people; if not, no message proposes the kind
+    is_declared: ClassVar[bool] = True  # whether users write the kind, so that messages propose it
     _kinds: ClassVar[dict[str, type[Record]]] = {}
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.kind = cls.__dict__.get("kind", cls.__name__)
-        if "__init__" in cls.__dict__:  # that of a dataclass is added later
+        if "__init__" in cls.__dict__:  # dataclasses add their __init__ later
             raise TypeError(
                 f"{cls.__name__}: a record has no __init__ of its own, for it would not be called. "
                 "Use __post_init__, or a class method"
             )
         if abstract:
             return
-        known = Record._kinds.get(cls.kind)
-        if known is not None and known.__module__ != cls.__module__:
-            raise TypeError(f"{cls.kind} is already registered by {known.__module__}")
+        other = Record._kinds.get(cls.kind)
+        if other is not None and other.__module__ != cls.__module__:
+            raise TypeError(f"{cls.kind} is already registered by {other.__module__}")
         Record._kinds[cls.kind] = cls
 
     @field_validator("*", mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
         """Return lists as tuples, and numbers of NumPy as numbers of Python."""
-        return plain(value)
+        return jsonable(value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON values; ``kind`` says which class it is of."""
-        held = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
-        kept = {f.name: encoded(v) for f, v in held if not (self.sparse and v == f.default)}
-        shown = {name: _shown(getattr(self, name)) for name in self.derived}
-        return {"kind": self.kind, **kept, **shown}
+        """Return the record as JSON values, with its class in ``kind``."""
+        values = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        stored = {f.name: pack(v) for f, v in values if not (self.sparse and v == f.default)}
+        derived = {name: _encode_derived(getattr(self, name)) for name in self.derived}
+        return {"kind": self.kind, **stored, **derived}
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the record that `to_dict` wrote; refuse any other."""
+        """Return the record of a dictionary of `to_dict`, or raise an error."""
         if not isinstance(data, Mapping):
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
-        found = cls._kind_of(data)
+        kind = cls._class_of_kind(data)
 
         def refusal(error: BaseException) -> MissDPError:
             if isinstance(error, MissDPError):
                 return error
-            return found._refusal(data, "fields are missing, unknown or of the wrong type")
+            return kind._refusal(data, "fields are missing, unknown or of the wrong type")
 
         with replacing(*WRONG, by=refusal):
-            read = found._read(data)
+            read = kind._read(data)
             if not read._coheres():
-                raise found._refusal(data, "its parts do not fit each other")
+                raise kind._refusal(data, "its parts do not fit each other")
             return read
 
     def to_json(self) -> str:
-        """Return the record as a JSON text with the number of its format and a checksum."""
+        """Return the record as a JSON text with a format number and a checksum."""
         return json.dumps(self.to_document(), allow_nan=False)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the record with its format and checksum as values of JSON, not yet text."""
-        found = self.to_dict()
-        if "format" in found:  # of the cells of a column, not of a file
+        """Return the record with its format and checksum as JSON values."""
+        values = self.to_dict()
+        if "format" in values:  # format of the cells of a column, not of a file
             raise ParameterError(f"a {self.kind} that states a format is written in a schema only")
-        return sealed({"format": FORMAT, **found})
+        return seal({"format": FORMAT, **values})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the record that `to_json` wrote; refuse a text that was changed since."""
+        """Return the record of a text of `to_json`, or raise an error if the text was changed."""
         return cls.from_document(read_json(text))
 
     @classmethod
     def from_document(cls, document: Any, *, name: str = "the file") -> Self:
-        """Return the record of a parsed text; messages name its file by ``name``."""
+        """Return the record of a parsed text. Messages refer to its file by ``name``."""
         if not isinstance(document, Mapping):
             raise ParameterError("expected a JSON object")
-        if "format" not in document:  # never written without one
+        if "format" not in document:  # every written document has a format
             raise ParameterError(f"{cls.kind} cannot be read: it has no number of its format")
         if type(document["format"]) is not int or document["format"] != FORMAT:
             raise DataError(
@@ -151,60 +151,61 @@ class Record(metaclass=Checked):
                 "missdp wrote it."
             )
         with replacing(RecursionError, by=ParameterError("nested too deeply")):
-            document = unsealed(document, name=name)
+            document = unseal(document, name=name)
         return cls.from_dict({n: value for n, value in document.items() if n != "format"})
 
     @classmethod
-    def _kind_of(cls, data: Mapping[str, Any]) -> type[Self]:
-        """Return the class that a dictionary names, which must be this class or one below it."""
+    def _class_of_kind(cls, data: Mapping[str, Any]) -> type[Self]:
+        """Return the class that a dictionary names, which must be this class or a subclass."""
         kind = data.get("kind", cls.kind)
         if isinstance(kind, str) and kind not in Record._kinds:
             for module in _MODULES:
                 import_module(module)
-        found = Record._kinds.get(kind) if isinstance(kind, str) else None
-        if found is None or not issubclass(found, cls):
-            kinds = [one for one in Record._kinds.values() if issubclass(one, cls)]
-            known = sorted(one.kind for one in kinds if one.is_declared)
-            listed = f". Known kinds: {', '.join(known)}."
+        record = Record._kinds.get(kind) if isinstance(kind, str) else None
+        if record is None or not issubclass(record, cls):
+            kinds = [other for other in Record._kinds.values() if issubclass(other, cls)]
+            names = sorted(other.kind for other in kinds if other.is_declared)
+            listed = f". Known kinds: {', '.join(names)}."
             if "kind" not in data:
                 raise cls._refusal(data, f"kind is required{listed}")
-            near = did_you_mean(data["kind"], known)
-            raise cls._refusal(data, f"unknown kind {data['kind']!r}{near or listed}")
-        return found
+            similar = did_you_mean(data["kind"], names)
+            raise cls._refusal(data, f"unknown kind {data['kind']!r}{similar or listed}")
+        return record
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
         """Return the record of a dictionary."""
-        skipped = {"kind", "warnings", *cls.derived}  # of which commands tell as well
-        return cls(**{str(n): decoded(value) for n, value in data.items() if n not in skipped})
+        skipped = {"kind", "warnings", *cls.derived}  # commands write these in addition
+        return cls(**{str(n): unpack(value) for n, value in data.items() if n not in skipped})
 
     @classmethod
     def _unknown_field(cls, name: str) -> str:
-        """Return why a field is not accepted, with the known field that is most like it."""
-        known = [f.name for f in fields(cls) if f.init]  # type: ignore[arg-type]
-        near = did_you_mean(name, known)
+        """Return the reason that a field is not accepted, with the most similar valid field."""
+        valid = [f.name for f in fields(cls) if f.init]  # type: ignore[arg-type]
+        similar = did_you_mean(name, valid)
         if cls.documented_in:
-            end = "" if near else "."
-            return f"unknown field {name!r}{near}{end} See {cls.documented_in} for all fields."
-        return f"unknown field {name!r}" + (near or f". Known fields: {', '.join(known)}.")
+            end = "" if similar else "."
+            return f"unknown field {name!r}{similar}{end} See {cls.documented_in} for all fields."
+        return f"unknown field {name!r}" + (similar or f". Known fields: {', '.join(valid)}.")
 
     def _coheres(self) -> bool:
-        """Whether fields that were read fit each other; what would fail later only in some rows."""
+        """Whether the read fields fit each other, so that no later step fails for some rows."""
         return True
 
     @classmethod
     def _refusal(cls, data: Mapping[str, Any], why: str) -> MissDPError:
-        """Return the error that says why a dictionary cannot be read."""
+        """Return the error for a dictionary that cannot be read."""
         del data
         return ParameterError(f"{cls.kind}: {why}")
 
 
-def encoded(value: Any) -> Any:
-    """Return the JSON values of anything that a record may hold; exact to the last bit.
+def pack(value: Any) -> Any:
+    """Return the JSON values of a field of a record, exact to the last bit.
 
-    >>> encoded({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
-    {'a': [1, 2.5], 'b': {'kind': 'mapping', 'items': [[['x', 'y'], {'kind': 'float', 'is': 'inf'}]]}}
-    """  # noqa: E501
+    >>> pack({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
+    {'a': [1, 2.5], 'b': {'kind': 'mapping', 'items': [[['x', 'y'], {'kind': 'float', 'is':
+    'inf'}]]}}
+    """
     if isinstance(value, Record):
         return value.to_dict()
     if isinstance(value, np.ndarray):
@@ -217,29 +218,32 @@ def encoded(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         if "kind" not in value and all(isinstance(key, str) for key in value):
-            return {key: encoded(item) for key, item in value.items()}
-        return {"kind": "mapping", "items": [[encoded(k), encoded(v)] for k, v in value.items()]}
+            return {key: pack(item) for key, item in value.items()}
+        return {
+            "kind": "mapping",
+            "items": [[pack(k), pack(v)] for k, v in value.items()],
+        }
     if isinstance(value, (list, tuple, Set)):
-        return [encoded(item) for item in (sorted(value) if isinstance(value, Set) else value)]
+        return [pack(item) for item in (sorted(value) if isinstance(value, Set) else value)]
     raise ParameterError(f"a {type(value).__name__} cannot be written to a file")
 
 
-def decoded(value: Any) -> Any:
-    """Return what `encoded` wrote, and refuse anything else; a list becomes a tuple."""
+def unpack(value: Any) -> Any:
+    """Return the value of JSON values of `pack`, with lists as tuples, or raise an error."""
     if isinstance(value, list):
-        return tuple(decoded(item) for item in value)
+        return tuple(unpack(item) for item in value)
     if not isinstance(value, Mapping):
         return value
     kind = value.get("kind")
     if "kind" not in value:
-        return {key: decoded(item) for key, item in value.items()}
+        return {key: unpack(item) for key, item in value.items()}
     if kind not in ("array", "mapping", "float") if isinstance(kind, str) else True:
         return Record.from_dict(value)
-    with replacing(*WRONG, by=_unless_ours(f"this is no {kind}")):
+    with replacing(*WRONG, by=_unless_ours(f"this is not a valid {kind}")):
         if kind == "array":
             return _decoded_array(value)
         if kind == "mapping":
-            return {decoded(key): decoded(item) for key, item in value["items"]}
+            return {unpack(key): unpack(item) for key, item in value["items"]}
         return float(value["is"])
 
 
@@ -251,30 +255,30 @@ _ARRAYS = re.compile(r"[<|][biuf][1248]")
 
 
 def _encoded_array(array: NDArray[Any]) -> dict[str, Any]:
-    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    if not _ARRAYS.fullmatch(plain.dtype.str):
+    values = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    if not _ARRAYS.fullmatch(values.dtype.str):
         raise ParameterError("an array that is written to a file holds numbers or true and false")
-    data = base64.b64encode(plain.tobytes()).decode("ascii")
-    return {"kind": "array", "type": plain.dtype.str, "shape": list(array.shape), "data": data}
+    data = base64.b64encode(values.tobytes()).decode("ascii")
+    return {"kind": "array", "type": values.dtype.str, "shape": list(array.shape), "data": data}
 
 
 def _decoded_array(stored: Mapping[str, Any]) -> NDArray[Any]:
     if not _ARRAYS.fullmatch(stored["type"]):
-        raise ParameterError("this is no array of numbers")
+        raise ParameterError("this is not an array of numbers")
     flat = np.frombuffer(base64.b64decode(stored["data"], validate=True), dtype=stored["type"])
     return flat.reshape(stored["shape"]).astype(flat.dtype.newbyteorder("="))
 
 
-def _shown(value: Any) -> Any:
-    """Return a derived number or table for other programs; null where there is no number."""
+def _encode_derived(value: Any) -> Any:
+    """Return the JSON values of a derived property, with null for a number that is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return encoded(value)
+    return pack(value)
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text; refuse what is none, and numbers that are not finite."""
-    # Also texts nested deeper than Python reads.
+    """Return the value of a JSON text, or raise an error. Numbers must be finite."""
+    # A RecursionError means that the text is nested deeper than Python reads.
     with replacing(ValueError, RecursionError, TypeError, by=ParameterError("not valid JSON")):
         return json.loads(text, parse_constant=_no_number)
 
@@ -286,7 +290,7 @@ def _no_number(text: str) -> float:
 _NAME = "sha256"
 
 
-def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+def seal(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with a checksum of its content.
 
     It finds damage and careless edits. It is not a signature, since anyone can compute it.
@@ -294,10 +298,10 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, _NAME: _digest(document)}
 
 
-def unsealed(document: Mapping[str, Any], *, name: str = "the file") -> dict[str, Any]:
-    """Return the document without its checksum; refuse a checksum that is not that of the content.
+def unseal(document: Mapping[str, Any], *, name: str = "the file") -> dict[str, Any]:
+    """Return the document without its checksum, or raise an error if the checksum is wrong.
 
-    >>> unsealed(sealed({"epsilon": 1.0}))
+    >>> unseal(seal({"epsilon": 1.0}))
     {'epsilon': 1.0}
     """
     rest = dict(document)

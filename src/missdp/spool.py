@@ -1,4 +1,4 @@
-"""Private rows that are read once and do not fit into memory, kept to be read again."""
+"""Temporary storage of streamed private rows, which can be read several times."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["Spool"]
 class Spool:
     """Batches of rows in Arrow's format, in a temporary file that only this user may read.
 
-    Where the system can do that, the file has no name from the moment it is made. Nothing is left
-    of it when the process ends, however it ends. Several threads may read at the same time.
+    The file never has a name if the system supports this. It disappears when the process ends in
+    any way. Several threads may read at the same time.
 
     Parameters
     ----------
     batches : iterable of RecordBatch
-        Private. All of them are read at once.
+        The batches. Private. All batches are read at once.
 
     Examples
     --------
@@ -40,17 +40,17 @@ class Spool:
 
         self._file = tempfile.TemporaryFile(prefix="missdp-")  # noqa: SIM115
         weakref.finalize(self, _close, self._file)
-        self._lock = threading.Lock()  # several threads read the one file
+        self._lock = threading.Lock()  # several threads read one file
         self._rows, self._ends = 0, [0]
         for batch in batches:
             with pa.ipc.new_stream(self._file, batch.schema) as stream:
                 stream.write_batch(batch)
             self._rows += batch.num_rows
             self._ends.append(self._file.tell())
-        self._file.flush()  # a full disk is met now
+        self._file.flush()  # a full disk raises an error now
 
     def __len__(self) -> int:
-        """Return the number of rows; private."""
+        """Return the number of rows. Private."""
         return self._rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -65,5 +65,5 @@ class Spool:
 
 
 def _close(file: Any) -> None:
-    with contextlib.suppress(OSError):  # it still has what a full disk did not take
+    with contextlib.suppress(OSError):  # closing writes again after a full disk
         file.close()

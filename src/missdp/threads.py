@@ -1,4 +1,4 @@
-"""Small linear algebra in one thread: to share it out costs many times what it saves."""
+"""Threads: one thread for small linear algebra, and parallel maps that keep the order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 
-__all__ = ["in_order", "one_blas_thread"]
+__all__ = ["map_in_order", "one_blas_thread"]
 
 _lock = threading.Lock()
-_inside: list[Any] = []  # the same as often as there is somebody inside
+_inside: list[Any] = []  # the limits, once for each active block
 if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
@@ -28,10 +28,10 @@ if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that i
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread, and leave it as it was found; usable as a decorator.
+    """Limit BLAS to one thread within the block, which may also be a decorated function.
 
-    The number of threads belongs to the whole process: the first to come in takes it down, and the
-    last to go, of all threads, puts it back.
+    The limit applies to the whole process. The first active block sets it, and the last block to
+    end removes it.
     """
     with _lock:
         _inside.append(_inside[0] if _inside else _limited())
@@ -47,7 +47,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _take_charge() -> None:
-    """Make this thread the one in charge: threadpoolctl lets one thread alone set limits."""
+    """Make this thread the controlling thread, since threadpoolctl lets only one set limits."""
     from threadpoolctl import OpenBLASController
 
     if hasattr(OpenBLASController, "clear_controlling_thread"):
@@ -63,8 +63,8 @@ def _limited() -> Any:
 
 @functools.cache
 def _libraries() -> ThreadpoolController:
-    """Look for libraries once: it takes milliseconds, and all are loaded from then on."""
-    import scipy.linalg  # noqa: F401 - brings a BLAS of its own
+    """Search for libraries once, which takes milliseconds, after all are loaded."""
+    import scipy.linalg  # noqa: F401 - loads a separate BLAS
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -74,7 +74,7 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
-def in_order(
+def map_in_order(
     function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
 ) -> Iterator[_Out]:
     """Yield a function of each item, in order, computed by a few threads.
@@ -82,9 +82,9 @@ def in_order(
     Parameters
     ----------
     function : callable
-        Called with one item at a time, from several threads.
+        Function of one item, which several threads call.
     items : iterable
-        The items. A few items are read ahead.
+        The items. A few items are read in advance.
     n_jobs : int, optional
         Number of threads. None: the number of processors, at most 4.
 

@@ -1,4 +1,4 @@
-"""Arrays by what they hold, and the kinds of frames."""
+"""Types of arrays by their elements, cliques, and kinds of frames."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class ArrayType:
-    """Tells pydantic that a field holds an array of a type of NumPy.
+    """Annotation for pydantic of a field with an array of one NumPy type.
 
     >>> Floats.__metadata__[0].checked(np.zeros(2)).tolist()
     [0.0, 0.0]
@@ -23,7 +23,7 @@ class ArrayType:
         raise ValueError(f"an array of {self.dtype.__name__} is needed")
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Return the check as pydantic builds it into the class that has the field."""
+        """Return the check in the form that pydantic needs."""
         from pydantic_core import core_schema
 
         del source, handler
@@ -34,6 +34,6 @@ Floats: TypeAlias = Annotated[NDArray[np.float64], ArrayType(np.float64)]
 Ints: TypeAlias = Annotated[NDArray[np.int64], ArrayType(np.int64)]
 Flags: TypeAlias = Annotated[NDArray[np.bool_], ArrayType(np.bool_)]
 Clique: TypeAlias = tuple[int, ...]
-"""Attributes by their positions in the schema, each once."""
+"""Attributes by their positions in the schema, without repetition."""
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
-"""The library of a frame that was given, and is returned."""
+"""The library of an input frame, which is also the library of the output."""

@@ -1,7 +1,7 @@
 """Validation: pydantic checks the fields of records, and the errors here are of this package.
 
-Errors of pydantic hold the values that were given, and some of these values may be cells. So they
-are replaced in one place, by errors that name the field and what it must be, and quote no value.
+Errors of pydantic quote the input values, and some of these values may be cells. So they are
+replaced in one place, by errors that name the field and its valid values, and quote no input.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-_MAX_COUNT = 2**1023  # a larger whole number is not a floating-point number
+_MAX_COUNT = 2**1023  # a larger integer is not a floating-point number
 Count = Annotated[int, Field(ge=0, lt=_MAX_COUNT)]
 CountFrom1 = Annotated[int, Field(ge=1, lt=_MAX_COUNT)]
 
-# What a field must be, by the type of an error of pydantic.
+# Map from the type of an error of pydantic to the valid values of the field.
 _EXPECTED: Final = {
     "bool_type": "true or false",
     "finite_number": "a finite number",
@@ -44,27 +44,27 @@ _EXPECTED: Final = {
 }
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """Return lists and iterators as tuples, and numbers of NumPy as numbers of Python."""
     if type(value) in (list, tuple) or isinstance(value, Iterator):
-        return tuple(map(plain, value))
+        return tuple(map(jsonable, value))
     return value.item() if isinstance(value, np.generic) else value
 
 
 def as_tuple(value: Any) -> Any:
-    """Return the members of a set, a sequence or a series as a tuple; any other value as it is."""
+    """Return the members of a set, a sequence or a series as a tuple, or any other value itself."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         return value
     return tuple(value)
 
 
 def as_set(names: Any) -> Any:
-    """Return names as a frozen set; any value that is not a collection as it is."""
+    """Return names as a frozen set, or a value that is not a collection itself."""
     return frozenset(map(str, names)) if isinstance(names, (tuple, Set)) else names
 
 
 def is_instance_of(value: Any, hint: Any) -> bool:
-    """Tell whether a value is of an annotated type, by the rules of records."""
+    """Return whether a value is of an annotated type, by the rules of records."""
     try:
         TypeAdapter(hint).validate_python(value, strict=True)
     except ValidationError:
@@ -73,7 +73,7 @@ def is_instance_of(value: Any, hint: Any) -> bool:
 
 
 class Checked(ABCMeta):
-    """Metaclass of records: the one place at which errors of pydantic are replaced.
+    """Metaclass of records: the only place where errors of pydantic are replaced.
 
     An error of pydantic quotes values, and nested types do not inherit the setting that hides them.
     The replacement has no reference to the original error.
@@ -84,24 +84,24 @@ class Checked(ABCMeta):
         try:
             if "__pydantic_validator__" in cls.__dict__:
                 return type.__call__(cls, *args, **facts)
-            # A dataclass of the standard library, in a package of somebody else.
-            made, given = cast(Any, cls).__new__(cls), ArgsKwargs(args, facts)
-            return _reader(cls).validator.validate_python(given, self_instance=made)
+            # This is a dataclass of the standard library, in another package.
+            record, values = cast(Any, cls).__new__(cls), ArgsKwargs(args, facts)
+            return _reader(cls).validator.validate_python(values, self_instance=record)
         except ValidationError as caught:
             problems = caught.errors(include_url=False)
-        first = min(problems, key=lambda one: one["type"] != "unexpected_keyword_argument")
-        own = first.get("ctx", {}).get("error")
-        raise own if isinstance(own, MissDPError) else _typed(cls, facts, first)
+        first = min(problems, key=lambda problem: problem["type"] != "unexpected_keyword_argument")
+        error = first.get("ctx", {}).get("error")
+        raise error if isinstance(error, MissDPError) else _typed_error(cls, facts, first)
 
     @property
     def __signature__(cls) -> Signature:
         """The fields, as `inspect.signature` and documentation show them."""
-        known = fields(cast(Any, cls)) if is_dataclass(cls) else ()
-        return Signature(sorted(map(_parameter, known), key=lambda one: one.kind))
+        members = fields(cast(Any, cls)) if is_dataclass(cls) else ()
+        return Signature(sorted(map(_parameter, members), key=lambda parameter: parameter.kind))
 
     @__signature__.setter
     def __signature__(cls, signature: object) -> None:
-        """Keep the fields: pydantic states other parameters where it builds a class late."""
+        """Ignore the signature of pydantic, whose parameters differ if it builds a class late."""
 
 
 @cache
@@ -116,8 +116,8 @@ def _parameter(field: Any) -> Parameter:
     return Parameter(field.name, kind, default=default, annotation=field.type)
 
 
-def _typed(kind: Any, facts: Mapping[str, Any], problem: Mapping[str, Any]) -> MissDPError:
-    """Return a problem that pydantic found as an error, which names the field and no value."""
+def _typed_error(kind: Any, facts: Mapping[str, Any], problem: Mapping[str, Any]) -> MissDPError:
+    """Return the error for a problem of pydantic, which names the field and no value."""
     names, place = [f.name for f in fields(kind)], next(iter(problem["loc"]), "it")
     name = names[place] if isinstance(place, int) and place < len(names) else str(place)
     field = getattr(kind, "__pydantic_fields__", {}).get(name)
@@ -128,8 +128,8 @@ def _typed(kind: Any, facts: Mapping[str, Any], problem: Mapping[str, Any]) -> M
         why = f"{name} is required{': ' if words else ''}{words or ''}"
     elif words or problem["type"] in _EXPECTED:
         choices = re.findall("'([^']+)'", details.get("expected", ""))
-        near = did_you_mean(problem["input"], choices) if choices else ""
-        why = f"{name} must be {words or _EXPECTED[problem['type']].format(**details)}{near}"
+        similar = did_you_mean(problem["input"], choices) if choices else ""
+        why = f"{name} must be {words or _EXPECTED[problem['type']].format(**details)}{similar}"
     else:
         why = f"{name} is of the wrong type"
     return cast(MissDPError, kind._refusal(facts, why))

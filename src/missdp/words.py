@@ -1,24 +1,26 @@
-"""A guarantee in words: sentences, warnings, and what it means for one person.
+"""A guarantee in words: sentences, warnings, and its meaning for one person.
 
 Risk
 ----
-Let P be the law of what is released with the person's row and Q without it, and L = log P/Q the
-privacy loss of an outcome. By Bayes' rule the release multiplies the odds that the row is in the
-table by e^L, for whoever thinks that the other rows are the same with it and without it. If delta
-is 0, L lies in [-epsilon, epsilon] whatever comes out. Otherwise nothing bounds L surely, and L > t
-has a probability that is *not* delta: delta(s) = E_P[max(0, 1 - e^(s - L))], so that for s < t
+Let P be the distribution of the release with the person's row, and Q its distribution without the
+row. Let L = log P/Q be the privacy loss of an outcome. Take an observer whose belief about the
+other rows does not depend on this row. By Bayes' rule the release multiplies this observer's odds
+that the row is in the table by e^L. If delta is 0, L lies in [-epsilon, epsilon] for all outcomes.
+Otherwise L has no certain bound, and the probability of L > t is *not* delta. By definition,
+delta(s) = E_P[max(0, 1 - e^(s - L))], so that for s < t
 
     delta(s) >= E_P[1 - e^(s - L); L > t] >= (1 - e^(s - t)) P(L > t).
 
-Hence P(L > t) is at most the smallest delta(s) / (1 - e^(s - t)) of all s < t. This cannot be
-improved: merging into one outcome everything whose loss is above the best s gives an outcome of
-loss t with this very probability, and a synthetic table is such a coarse view of the noisy answers.
-The tail of the loss of the worst-case pair of laws itself is smaller, and coarse views exceed it.
+Hence P(L > t) is at most the smallest delta(s) / (1 - e^(s - t)) of all s < t. This bound cannot be
+improved. Merge all outcomes whose loss is above the best s into one outcome. It has loss t with
+exactly this probability, and a synthetic table is such a coarse view of the noisy answers. The tail
+of the loss of the worst-case pair of distributions is smaller, and coarse views exceed it.
 
-Both directions. Without the row, Q(L > t) <= e^(-t) P(L > t): the bound of how seldom the odds are
-raised beyond e^t holds in either case. Adjacency is symmetric, so delta(s) also bounds what Q loses
-to P, and the same steps with -L for L bound how seldom the odds are lowered beyond e^(-t). The two
-exceptions are stated one by one; that neither occurs has the sum of their probabilities against it.
+Both directions. Without the row, Q(L > t) <= e^(-t) P(L > t). So the bound on the probability that
+the odds are raised beyond e^t holds in either case. Adjacency is symmetric, so delta(s) also bounds
+the loss of Q relative to P. The same steps with -L in place of L bound the probability that the
+odds are lowered beyond e^(-t). The two exceptions are stated separately. The probability of either
+exception is at most the sum of their probabilities.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.accounting.events import ROW, Adjacency
 from missdp.accounting.exact import mu_of_cost
-from missdp.accounting.unit_costs import counted_as_one
+from missdp.accounting.unit_costs import unit_counts_once
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning, check_fraction
 from missdp.serialization import Record
 from missdp.validation import NonNegative, Probability
@@ -42,67 +44,68 @@ from missdp.validation import NonNegative, Probability
 if TYPE_CHECKING:
     from missdp.accounting import Guarantee
 
-_WIDTH = 92
-_PRINTABLE = 700.0  # beyond, e^loss is not a floating-point number
-_SMALLEST = math.log(1e-5)  # share of the chance that the search starts at
-_WHO = {
+_WIDTH = 92  # characters of a line
+_PRINTABLE = 700.0  # privacy loss above which e^loss is not a floating-point number
+_SMALLEST = math.log(1e-5)  # logarithm of the share of the chance at which the search starts
+_CLAIM = {
     "add-remove": "this person's row is in the table",
     "replace-one": "this person's row is the one, and not the other, of two that it may be",
 }
-_KNOWN = {
+_KNOWLEDGE = {
     "incomplete": "all other rows",
     "ground-truth": "all other rows, but not which values went missing in this one",
 }
 
 
-def printed(value: float, *, digits: int = 4, up: bool = True) -> str:
+def format_number(value: float, *, digits: int = 4, up: bool = True) -> str:
     """Return a number with few significant digits, rounded in one direction.
 
     Parameters
     ----------
     value : float
-        Finite.
+        A finite number.
     digits : int, default 4
         Significant digits.
     up : bool, default True
-        Whether to round up. A bound stays a bound only if it is rounded in its own direction.
+        Whether to round up. An upper bound must be rounded up, and a lower bound down.
 
     Returns
     -------
     str
-        In decimal.
+        The number in decimal.
 
     Examples
     --------
-    >>> printed(0.123412), printed(0.123412, up=False)
+    >>> format_number(0.123412), format_number(0.123412, up=False)
     ('0.1235', '0.1234')
     """
-    # 12 digits first, so that 0.1 + 0.2 reads 0.3; the error of 1e-12 is relative.
-    near = Decimal(f"{value:.12g}")
+    # Rounding to 12 digits first gives 0.3 for 0.1 + 0.2. Its relative error is 1e-12.
+    rounded = Decimal(f"{value:.12g}")
     rounding = ROUND_CEILING if up else ROUND_FLOOR
-    return f"{float(Context(prec=digits, rounding=rounding).plus(near)):.{digits}g}"
+    return f"{float(Context(prec=digits, rounding=rounding).plus(rounded)):.{digits}g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Risk(Record):
-    """How far a release can move the odds that somebody gives a person's row.
+    """Bounds on the change of an observer's odds on a person's row by a release.
 
     Parameters
     ----------
     prior : float
         Probability, before the release, that the row is in the table.
     loss : float
-        Odds are multiplied or divided by at most the exponential of this.
+        The odds are multiplied or divided by at most the exponential of this loss.
     chance : float
-        Probability, over the noise, that they are raised further; that they are lowered further
-        has this probability as well. 0 if they never are.
+        Probability, over the noise, that the odds are raised further. This is also the probability
+        that they are lowered further. It is 0 if neither is possible.
     noise : float
         Standard deviation of the noise with which a count of people has the same guarantee.
     adjacency : {"add-remove", "replace-one"}
-    known : str
-        What the somebody knows besides.
+        The neighbouring relation.
+    knowledge : str
+        Knowledge of the observer, in words.
     unit : str, default "row"
-        Whose rows are meant together, if not each row by itself.
+        The protected unit.
 
     Attributes
     ----------
@@ -112,7 +115,7 @@ class Risk(Record):
     Examples
     --------
     >>> from missdp.accounting import Guarantee
-    >>> risk = Risk.of(Guarantee(1.0), prior=0.1)
+    >>> risk = Risk.from_guarantee(Guarantee(1.0), prior=0.1)
     >>> round(risk.lowest, 3), round(risk.highest, 3), risk.chance
     (0.039, 0.232, 0.0)
     """
@@ -122,36 +125,38 @@ class Risk(Record):
     chance: Probability
     noise: NonNegative
     adjacency: Adjacency = "add-remove"
-    known: str = _KNOWN["incomplete"]
+    knowledge: str = _KNOWLEDGE["incomplete"]
     unit: str = ROW
 
     derived: ClassVar[tuple[str, ...]] = ("lowest", "highest")
 
     @classmethod
-    def of(cls, guarantee: Guarantee, *, prior: float = 0.5, chance: float = 1e-3) -> Risk:
-        """Return what a guarantee means for a named prior; see `Guarantee.explain`."""
+    def from_guarantee(
+        cls, guarantee: Guarantee, *, prior: float = 0.5, chance: float = 1e-3
+    ) -> Risk:
+        """Return the risk of a guarantee for a prior, as `Guarantee.explain` does."""
         for name, value in (("prior", prior), ("chance", chance)):
             if not 0 < check_fraction(name, value) < 1:
                 raise ParameterError(f"{name} must be above 0 and below 1")
         pure = guarantee.delta == 0
         return cls(
             prior=prior,
-            loss=guarantee.epsilon if pure else _loss_beyond(guarantee, chance),
+            loss=guarantee.epsilon if pure else _exceeded_loss(guarantee, chance),
             chance=0.0 if pure else chance,
             noise=_noise(guarantee),
             adjacency=guarantee.adjacency,
-            known=_KNOWN[guarantee.protects],
+            knowledge=_KNOWLEDGE[guarantee.protects],
             unit=guarantee.unit,
         )
 
     @property
     def highest(self) -> float:
-        """Probability that the row is in the table, after the release, at most."""
+        """Largest probability, after the release, that the row is in the table."""
         return self._after(self.loss)
 
     @property
     def lowest(self) -> float:
-        """Probability that the row is in the table, after the release, at least."""
+        """Smallest probability, after the release, that the row is in the table."""
         return self._after(-self.loss)
 
     def _after(self, loss: float) -> float:
@@ -160,45 +165,45 @@ class Risk(Record):
 
     @property
     def _claim(self) -> str:
-        who = _WHO[self.adjacency]
+        claim = _CLAIM[self.adjacency]
         if self.unit == ROW:
-            return who
-        several = who.replace("row is", "rows are").replace("that it may", "that they may")
+            return claim
+        several = claim.replace("row is", "rows are").replace("that it may", "that they may")
         return several.replace("person", self.unit)
 
     def __str__(self) -> str:
-        times = f"e^{printed(self.loss)}"
+        times = f"e^{format_number(self.loss)}"
         if self.loss < _PRINTABLE:
-            times = printed(math.exp(self.loss))
-        unless = f", except with probability {printed(self.chance)}" if self.chance else ""
-        high, alone = printed(100 * self.highest), self.unit == ROW
-        low = printed(100 * self.lowest, up=False)
+            times = format_number(math.exp(self.loss))
+        unless = f", except with probability {format_number(self.chance)}" if self.chance else ""
+        high, is_row = format_number(100 * self.highest), self.unit == ROW
+        low = format_number(100 * self.lowest, up=False)
         lines = [
-            f"Suppose that someone who knows {self.known} gives a probability of "
+            f"Suppose that someone who knows {self.knowledge} gives a probability of "
             f"{100 * self.prior:.4g} % to this: {self._claim}.",
             f"The release raises these odds by a factor of at most {times}, so to at most "
             f"{high} %{unless}.",
             f"It lowers them by a factor of at most {times}, so to at least {low} %{unless}.",
         ]
         if self.noise:
-            people = printed(self.noise, digits=2, up=False)
-            once = "of people" if alone else f"in which each {self.unit} counts once and"
+            people = format_number(self.noise, digits=2, up=False)
+            once = "of people" if is_row else f"in which each {self.unit} counts once and"
             lines.append(
                 f"A count {once} that is released with noise of about ± {people} (its standard "
                 "deviation) has the same guarantee."
             )
         whose = "person all the same, with the row or without it"
-        if not alone:
+        if not is_row:
             whose = f"{self.unit} all the same, with its rows or without them"
         lines.append(f"What a release shows of people in general can be applied to this {whose}.")
         return "\n".join(line for sentence in lines for line in textwrap.wrap(sentence, _WIDTH))
 
 
-def _loss_beyond(guarantee: Guarantee, chance: float) -> float:
+def _exceeded_loss(guarantee: Guarantee, chance: float) -> float:
     """Return a privacy loss that is exceeded with at most this probability, in either direction.
 
-    The smallest t with delta(s) / (1 - e^(s - t)) at ``chance`` for some s, as far as the search
-    finds it: each s that it tries proves a t.
+    The result is the smallest t with delta(s) / (1 - e^(s - t)) at ``chance`` for some s. The
+    search is approximate, but each s that it tries proves a valid t.
     """
     from scipy.optimize import minimize_scalar
 
@@ -216,17 +221,16 @@ def _loss_beyond(guarantee: Guarantee, chance: float) -> float:
         method="bounded",
         options={"maxiter": 20, "xatol": 0.02},
     )
-    found = min(proven(chance * math.exp(float(search.x))), *map(proven, stated), math.inf)
-    if math.isinf(found):
+    loss = min(proven(chance * math.exp(float(search.x))), *map(proven, stated), math.inf)
+    if math.isinf(loss):
         raise UnprovenError(
-            f"nothing is proven of what happens with probability 1 - {chance:g}; state a larger "
-            "chance"
+            f"no bound is proven that holds with probability 1 - {chance:g}. State a larger chance."
         )
-    return float(np.nextafter(found * (1 + 1e-12), math.inf))
+    return float(np.nextafter(loss * (1 + 1e-12), math.inf))
 
 
 def _noise(guarantee: Guarantee) -> float:
-    """Return the standard deviation of the noise of a count with the same epsilon and delta."""
+    """Return the standard deviation of the noise of a count with this epsilon and delta."""
     if guarantee.epsilon == 0:
         return 0.0
     if guarantee.delta == 0:
@@ -251,7 +255,7 @@ _PROTECTED = {
 
 def in_words(guarantee: Guarantee) -> str:
     """Return a guarantee as plain sentences, every condition included."""
-    lines = [line for said in sentences(guarantee) for line in textwrap.wrap(said, _WIDTH)]
+    lines = [line for text in sentences(guarantee) for line in textwrap.wrap(text, _WIDTH)]
     return "\n".join([*lines, *_conditions(guarantee)])
 
 
@@ -272,28 +276,28 @@ def sentences(guarantee: Guarantee) -> tuple[str, str, str, str]:
 
 
 def _statement(guarantee: Guarantee) -> str:
-    epsilon = printed(guarantee.epsilon)
+    epsilon = format_number(guarantee.epsilon)
     if guarantee.delta == 0:
         name = f"{epsilon}-differentially private (pure)"
     else:
-        name = f"({epsilon}, {printed(guarantee.delta)})-differentially private"
+        name = f"({epsilon}, {format_number(guarantee.delta)})-differentially private"
     return f"The release is {name} under {guarantee.adjacency} adjacency."
 
 
 def _odds(guarantee: Guarantee) -> str:
     if guarantee.epsilon <= _PRINTABLE:
-        factor = printed(math.exp(guarantee.epsilon))
+        factor = format_number(math.exp(guarantee.epsilon))
     else:
-        factor = f"e^{printed(guarantee.epsilon)}"
-    beyond = f", and by {printed(guarantee.delta)} beyond that" if guarantee.delta else ""
-    # Before values went missing there were no missing cells.
+        factor = f"e^{format_number(guarantee.epsilon)}"
+    excess = f", and by {format_number(guarantee.delta)} beyond that" if guarantee.delta else ""
+    # The ground truth has no missing cells.
     whose = "its" if guarantee.unit == ROW else "their"
-    holes = f", {whose} missing cells included," if guarantee.protects == "incomplete" else ""
-    change = f"{_change(guarantee)}{holes}"
-    if not holes and guarantee.adjacency == "add-remove":
+    missing = f", {whose} missing cells included," if guarantee.protects == "incomplete" else ""
+    change = f"{_change(guarantee)}{missing}"
+    if not missing and guarantee.adjacency == "add-remove":
         change += ","
     return (
-        f"{change} changes the probability of any outcome by a factor of at most {factor}{beyond}."
+        f"{change} changes the probability of any outcome by a factor of at most {factor}{excess}."
     )
 
 
@@ -301,7 +305,7 @@ def _change(guarantee: Guarantee) -> str:
     if guarantee.unit == ROW:
         return _CHANGE[guarantee.adjacency]
     read = f", of which at most {guarantee.max_rows} are read" if guarantee.max_rows > 1 else ""
-    if read and counted_as_one(guarantee.events):
+    if read and unit_counts_once(guarantee.events):
         read += " and count as one together"
     if guarantee.adjacency == "add-remove":
         return f"Adding all rows of one {guarantee.unit} to the table, or removing them{read}"
@@ -309,13 +313,14 @@ def _change(guarantee: Guarantee) -> str:
 
 
 def _guess(guarantee: Guarantee) -> str:
-    # Half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) / (e^eps + 1).
+    # The probability is half of 1 + total variation, which is at most (e^eps - 1 + 2 delta) /
+    # (e^eps + 1).
     odds = math.exp(-min(guarantee.epsilon, _PRINTABLE))
     chance = min(1.0, (1 + guarantee.delta * odds) / (1 + odds))
     return (
         "Someone who sees only this release, and to whom both tables seemed equally likely "
         "before, guesses which of them was used correctly with probability at most "
-        f"{printed(100 * chance)} %."
+        f"{format_number(100 * chance)} %."
     )
 
 
@@ -334,7 +339,7 @@ def _conditions(guarantee: Guarantee) -> list[str]:
 
 
 def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
-    """Warn of what makes a guarantee next to worthless; usually nothing does.
+    """Warn if epsilon or delta is so large that a guarantee is nearly worthless.
 
     Parameters
     ----------
@@ -345,15 +350,15 @@ def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) ->
     """
     if epsilon > 10:
         warnings.warn(
-            f"epsilon = {printed(epsilon)} is above 10: someone who knows all other rows may "
-            "learn almost surely what a person answered; values of about 1 are usual",
+            f"epsilon = {format_number(epsilon)} is above 10: someone who knows all other rows may "
+            "learn almost surely what a person answered. Values of about 1 are usual.",
             WeakGuaranteeWarning,
             stacklevel=3,
         )
     if n is not None and delta > 0 and delta * n >= 1:
         warnings.warn(
-            f"delta = {printed(delta)} is at least 1/n (n = {n}): publishing each row in full "
-            "with this probability would keep the same promise; state a delta far below 1/n",
+            f"delta = {format_number(delta)} is at least 1/n (n = {n}): publishing each row in "
+            "full with this probability would keep the same promise. State a delta far below 1/n.",
             WeakGuaranteeWarning,
             stacklevel=3,
         )

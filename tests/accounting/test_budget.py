@@ -206,14 +206,14 @@ def test_events_chosen_later_would_break_the_claim_of_a_plan():
     assert cap.spent.epsilon == 1.0
 
 
-def test_labels_are_for_people_and_gates_are_not():
-    gated = acc.PureEvent(epsilon=0.5, required={"a"}, label="planned")
-    plan = acc.Composition([gated])
-    for other in (replace(gated, required=None), replace(gated, adjacency="replace-one")):
+def test_plan_matches_required_attributes_and_not_labels():
+    planned = acc.PureEvent(epsilon=0.5, required={"a"}, label="planned")
+    plan = acc.Composition([planned])
+    for other in (replace(planned, required=None), replace(planned, adjacency="replace-one")):
         with pytest.raises(BudgetExceededError):
             plan.charge(other)
-    plan.charge(replace(gated, label="charged"))
-    assert plan.spent.events == (gated,)
+    plan.charge(replace(planned, label="charged"))
+    assert plan.spent.events == (planned,)
 
 
 def test_a_part_of_a_plan_is_its_cap_whatever_it_spends():
@@ -222,7 +222,7 @@ def test_a_part_of_a_plan_is_its_cap_whatever_it_spends():
     plan = acc.Composition([cap.filter(), sampled], 1.0, 1e-6)
     with pytest.raises(BudgetExceededError):
         plan.reserve(acc.Filter(0.4, 1e-6, measure="gdp"), label="smaller")
-    part = plan.reserve(cap, label="first", beside=[sampled])
+    part = plan.reserve(cap, label="first", extra_events=[sampled])
     part.charge(acc.GaussianEvent(sensitivity=1, sigma=30.0), conditions=[acc.ExplicitSeed()])
     assert [len(event.log) for event in plan.events[:1]] == [1]
     assert plan.spent.epsilon == 1.0
@@ -368,7 +368,7 @@ def test_small_divergences_are_not_lost_to_cancellation(epsilon):
     for event in (acc.PureEvent(epsilon=epsilon), noisy):
         least = orders * epsilon**2 / 2 * (1 - 1e-3)
         assert (rdp_curve(event, orders) >= least).all()
-    capacity = Cost.worth("zcdp", 1.0, 1e-6)
+    capacity = Cost.from_epsilon("zcdp", 1.0, 1e-6)
     for tiny in (1e-9, 1e-100, 1e-200, 5e-324):
         assert capacity.price(acc.PureEvent(epsilon=tiny)) > 0
         wide = acc.GaussianEvent(sensitivity=1, sigma=min(1e300, 0.5 / tiny))

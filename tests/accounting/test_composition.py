@@ -14,8 +14,13 @@ from scipy.stats import norm
 
 from missdp import accounting as acc
 from missdp.accounting.exact import delta_from_mu
-from missdp.accounting.loss_distributions import _composed, compose, composed_epsilon, tabulated
-from missdp.accounting.measures import MEASURES, is_pure, proven
+from missdp.accounting.loss_distributions import (
+    _composed,
+    compose,
+    composed_epsilon,
+    tabulated_event,
+)
+from missdp.accounting.measures import MEASURES, has_bound, is_pure
 from missdp.accounting.renyi import RDP_ORDERS, epsilon_from_rdp, renyi_curve
 from missdp.errors import UnprovenError
 from missdp.profiles import delta_of
@@ -109,7 +114,7 @@ def test_approximate_events_add_their_delta():
 def test_nothing_costs_nothing_and_a_huge_total_does_not_fill_the_memory():
     assert acc.epsilon_of([], 0.0) == delta_of([], 0.0) == 0.0
     assert acc.epsilon_of([acc.LaplaceEvent(sensitivity=1, scale=0.1)] * 1000, 1e-6) <= 10_000
-    assert not proven(tabulated, acc.PureEvent(epsilon=50))
+    assert not has_bound(tabulated_event, acc.PureEvent(epsilon=50))
 
 
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-170])

@@ -43,10 +43,10 @@ def test_an_adaptive_guarantee_is_never_reread_from_what_was_spent(privacy_measu
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-3), (50, 1e-5)])
 def test_capacities_are_worth_the_target_and_not_more(epsilon, delta):
     for privacy_measure in ("zcdp", "gdp"):
-        cost = acc.Cost.worth(privacy_measure, epsilon, delta)
+        cost = acc.Cost.from_epsilon(privacy_measure, epsilon, delta)
         assert epsilon * (1 - 1e-6) <= cost.epsilon(delta) <= epsilon
         assert acc.epsilon_of(cost.event(), delta) <= epsilon * (1 + 1e-12)
-    assert acc.Cost.worth("zcdp", epsilon, delta).amount == pytest.approx(
+    assert acc.Cost.from_epsilon("zcdp", epsilon, delta).amount == pytest.approx(
         acc.zcdp_rho(epsilon, delta)
     )
 
@@ -55,9 +55,9 @@ def test_a_part_costs_its_cap_whatever_it_spends():
     total = acc.Filter(3.0, 1e-5, measure="zcdp")
     fits = [total.reserve(acc.Filter(1.0, 1e-6, measure="zcdp"), label="fit") for _ in range(8)]
     assert 3.0 - total.remaining_epsilon == pytest.approx(2.8, abs=0.05)
-    before = total.left
+    before = total.remaining
     fits[0].charge(acc.GaussianEvent(sensitivity=1, sigma=9.0))
-    assert total.left == before
+    assert total.remaining == before
     assert len(total.events[0].log) == 1
     assert total.events[0].label == "fit"
     with pytest.raises(BudgetExceededError):
@@ -73,13 +73,13 @@ def test_a_part_that_is_worth_the_whole_fits_into_it(epsilon, delta):
     for measure in ("zcdp", "gdp") if delta else ("pure",):
         whole, part = (acc.Filter(epsilon, delta, measure=measure) for _ in range(2))
         whole.reserve(part)
-        assert whole.left.amount == 0
+        assert whole.remaining.amount == 0
         assert not whole.can_afford(acc.PureEvent(epsilon=1e-9))
         assert acc.Guarantee.from_json(whole.spent.to_json()) == whole.spent
 
 
 def test_an_adaptive_budget_is_not_amplified():
-    """Spent whole or not: that gates and scales were fixed in advance would be a false claim."""
+    """Spent whole or not: fixed scales and required attributes would be a false claim."""
     known = acc.MissingCompletelyAtRandom({"a": 0.5})
     for amount in (1.0, 0.4):
         budget = acc.Filter(1.0)
@@ -163,12 +163,12 @@ def test_events_beside_a_reserved_part_are_charged_with_it():
     budget = acc.Filter(1.0, 1e-5, failure=1.5e-6)
     fails = acc.ApproximateEvent(epsilon=0.01, delta=1e-6)
     part = acc.Filter(0.1, 1e-6)
-    budget.reserve(part, beside=[fails])
+    budget.reserve(part, extra_events=[fails])
     assert budget.events == (part.filter(), fails)
-    left = budget.left
+    left = budget.remaining
     with pytest.raises(BudgetExceededError):
-        budget.reserve(acc.Filter(0.1, 1e-6), beside=[fails])
-    assert (budget.left, len(budget.events)) == (left, 2)
+        budget.reserve(acc.Filter(0.1, 1e-6), extra_events=[fails])
+    assert (budget.remaining, len(budget.events)) == (left, 2)
 
 
 def test_failures_are_not_counted_for_units():
@@ -256,17 +256,17 @@ def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, privacy_measure
     budget = acc.Filter(1.5, 1e-5, measure=privacy_measure)
     cap, spent = Fraction(repr(budget.cost.amount)), Fraction(0)
     for step in steps:
-        before = (budget.events, budget.left, budget.remaining_epsilon)
+        before = (budget.events, budget.remaining, budget.remaining_epsilon)
         try:
             if isinstance(step, acc.Cost):
                 part = budget.reserve(acc.Filter.from_cost(step, delta=1e-6))
-                held = budget.left
+                held = budget.remaining
                 part.charge(replace(step, amount=step.amount * min(1.0, 2 * spend)).event())
-                assert budget.left == held  # what a part spends costs nothing more
+                assert budget.remaining == held  # what a part spends costs nothing more
             else:
                 budget.charge(step)
         except (BudgetExceededError, UnprovenError) as refused:
-            assert (budget.events, budget.left, budget.remaining_epsilon) == before
+            assert (budget.events, budget.remaining, budget.remaining_epsilon) == before
             event = step.event() if isinstance(step, acc.Cost) else step
             price = oracle(event, privacy_measure)
             if isinstance(refused, UnprovenError):
@@ -275,10 +275,10 @@ def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, privacy_measure
                 assert spent + price > cap * (1 - Fraction(1, 10**9))
             continue
         spent += oracle(budget.events[-1], privacy_measure)
-        assert budget.left.amount <= before[1].amount  # nothing is refunded
+        assert budget.remaining.amount <= before[1].amount  # nothing is refunded
     assert spent <= cap
-    assert budget.left.amount == pytest.approx(float(cap - spent), abs=1e-9)
-    assert Fraction(repr(budget.left.amount)) <= cap - spent  # exactly
+    assert budget.remaining.amount == pytest.approx(float(cap - spent), abs=1e-9)
+    assert Fraction(repr(budget.remaining.amount)) <= cap - spent  # exactly
     if budget.events:
         assert (budget.spent.epsilon, budget.spent.delta <= 1e-5) == (1.5, True)
         assert acc.FixedSchedule() not in budget.spent.conditions
@@ -292,7 +292,7 @@ def test_a_replace_one_budget_takes_both_and_converts():
     assert fit.adjacency == "add-remove"
     assert acc.proven_epsilon(budget.events, 0.0, "replace-one") == pytest.approx(1.0 + 2 / 9 + 0.6)
     assert budget.spent.adjacency == "replace-one"
-    assert budget.left.amount == pytest.approx(5 - 1.0 - 2 / 9 - 0.6)
+    assert budget.remaining.amount == pytest.approx(5 - 1.0 - 2 / 9 - 0.6)
 
 
 # The best that an adaptive analyst can do against a filter: backward induction alone.

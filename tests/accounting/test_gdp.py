@@ -71,7 +71,7 @@ def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     amount = acc.Cost.for_counts(1.0, 1e-6).amount
-    assert amount / 2 > 1.14 * acc.Cost.worth("zcdp", 1.0, 1e-6).amount
+    assert amount / 2 > 1.14 * acc.Cost.from_epsilon("zcdp", 1.0, 1e-6).amount
     sigma = gdp_noise(0.9 * amount / 5)
     epsilon = selection_epsilon(acc.Cost(privacy_measure="gdp", amount=0.1 * amount / 5))
     noise = pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-3)
@@ -114,8 +114,8 @@ def test_delta_is_that_of_an_independent_computation():
 
 def test_a_budget_in_mu_squared_takes_all_it_can_and_no_more():
     budget = acc.Filter(1.0, 1e-6, measure="gdp")
-    assert budget.left.amount / 2 > 1.14 * acc.Cost.worth("zcdp", 1.0, 1e-6).amount
-    noise = gdp_noise(budget.left.amount / 2)
+    assert budget.remaining.amount / 2 > 1.14 * acc.Cost.from_epsilon("zcdp", 1.0, 1e-6).amount
+    noise = gdp_noise(budget.remaining.amount / 2)
     budget.charge(acc.GaussianEvent(sensitivity=1, sigma=noise * (1 + 1e-12)))
     budget.charge(acc.SelectionEvent(epsilon=0.01), acc.PureEvent(epsilon=0.01))
     doubled = budget.filter().to_replace_one()

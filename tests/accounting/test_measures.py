@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from missdp import accounting as acc
-from missdp.accounting.loss_distributions import compose, tabulated
+from missdp.accounting.loss_distributions import compose, tabulated_event
 from missdp.accounting.measures import (
     MEASURES,
     approximate_delta,
-    proven,
+    has_bound,
     zcdp_rho_of,
 )
 from missdp.accounting.renyi import RDP_ORDERS, rdp_curve, renyi_curve
@@ -34,7 +34,7 @@ from missdp.profiles import DELTAS, delta_from_rdp, delta_of
 ORDERS = np.array([1.05, 1.5, 2.0, 7.5, 40.0])
 TIGHT = 2e-4  # loss distributions are rounded to multiples of 1e-4
 LOSS, CURVE = "loss distributions", "Rényi curve"
-EVERY = {LOSS: tabulated, CURVE: rdp_curve, **{n: m.cost for n, m in MEASURES.items()}}
+EVERY = {LOSS: tabulated_event, CURVE: rdp_curve, **{n: m.cost for n, m in MEASURES.items()}}
 
 
 def laplace_pair(scale, shift):
@@ -73,8 +73,8 @@ def exact_laws():
         acc.GaussianEvent(sensitivity=1, sigma=1.5),
     ]
     yield noises, mixed, {LOSS}
-    told, bit = np.array([1e-3, 0.0]), 0.999 * bit_pair(0.7, 0.7)[0]
-    once = np.concatenate([told, bit]), np.concatenate([told[::-1], bit[::-1]])
+    revealed, bit = np.array([1e-3, 0.0]), 0.999 * bit_pair(0.7, 0.7)[0]
+    once = np.concatenate([revealed, bit]), np.concatenate([revealed[::-1], bit[::-1]])
     yield [acc.ApproximateEvent(epsilon=0.7, delta=1e-3)] * 2, together(once, once), {LOSS}
 
 
@@ -98,7 +98,7 @@ def test_every_bound_holds_for_exact_laws_and_is_reached_where_it_is_exact(case)
     for epsilon in np.linspace(0.0, 4.0, 5):
         true = max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
         for name, cost in EVERY.items():
-            if all(proven(cost, event) for event in events):
+            if all(has_bound(cost, event) for event in events):
                 assert delta_by(name, events, epsilon) >= true * (1 - 1e-9) - 1e-12
         assert delta_of(events, epsilon) >= true * (1 - 1e-9) - 1e-12
         if LOSS in exact:

@@ -56,7 +56,7 @@ def test_replace_one_is_two_steps():
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcd")), max_size=4))
-def test_gates_have_attributes_of_their_own_where_some_choice_gives_each_one(required_sets):
+def test_required_sets_have_exclusive_attributes_if_possible(required_sets):
     structure = DataChosenRequirements(attributes=[*"abcd"], distinct_targets=True)
     if any(len({*choice}) == len(required_sets) for choice in itertools.product(*required_sets)):
         structure.check(required_sets)

@@ -36,7 +36,7 @@ SECONDS = 5.0  # of computing; most take milliseconds, an endless loop would tak
 def spend(epsilon, delta, privacy_measure):
     budget = acc.Filter(epsilon, delta, measure=privacy_measure)
     budget.charge(acc.GaussianEvent(sensitivity=1, sigma=1e6))
-    return budget.left, budget.remaining_epsilon
+    return budget.remaining, budget.remaining_epsilon
 
 
 # What takes a number, and which numbers it refuses besides those that are none.
@@ -71,8 +71,8 @@ NUMBERS = {
 }
 for c in ("zcdp", "gdp"):
     NUMBERS |= {
-        f"worth of epsilon in {c}": (lambda x, c=c: acc.Cost.worth(c, x, 1e-6), ()),
-        f"worth of delta in {c}": (lambda x, c=c: acc.Cost.worth(c, 1.0, x), ()),
+        f"worth of epsilon in {c}": (lambda x, c=c: acc.Cost.from_epsilon(c, x, 1e-6), ()),
+        f"worth of delta in {c}": (lambda x, c=c: acc.Cost.from_epsilon(c, 1.0, x), ()),
         f"spending epsilon in {c}": (lambda x, c=c: spend(x, 1e-6, c), ()),
         f"spending delta in {c}": (lambda x, c=c: spend(1.0, x, c), ()),
         f"epsilon in {c}": (lambda x, c=c: acc.Cost(privacy_measure=c, amount=x).epsilon(1e-6), ()),

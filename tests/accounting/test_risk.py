@@ -39,7 +39,7 @@ def test_gaussian_noise_is_bounded_by_its_best_test_and_hardly_more(mu, chance):
 
 
 def test_the_tail_of_the_loss_alone_is_exceeded_by_a_coarse_view():
-    """All that is above a threshold, told as one outcome: the tail P(L > t) says it is rarer."""
+    """Outcomes above a threshold are one outcome, for which the tail P(L > t) is too small."""
     mu, chance = 0.3, 1e-4
     best = math.log(chance) - log_ndtr(norm.ppf(chance) - mu)
     tail = norm.cdf(mu / 2 - best / mu)
@@ -72,22 +72,24 @@ def test_both_directions_of_a_mechanism_that_is_not_symmetric(chance):
 def test_pure_privacy_has_no_exception_and_randomised_response_attains_it():
     event = acc.LaplaceEvent(sensitivity=1, scale=0.5)
     risk = acc.Guarantee.from_events(event).explain(prior=0.2)
-    told = math.exp(2) / (1 + math.exp(2))  # the truth, with this probability
-    assert risk.highest == pytest.approx(0.2 * told / (0.2 * told + 0.8 * (1 - told)))
-    assert risk.lowest == pytest.approx(0.2 * (1 - told) / (0.2 * (1 - told) + 0.8 * told))
+    revealed = math.exp(2) / (1 + math.exp(2))  # the truth, with this probability
+    assert risk.highest == pytest.approx(0.2 * revealed / (0.2 * revealed + 0.8 * (1 - revealed)))
+    assert risk.lowest == pytest.approx(
+        0.2 * (1 - revealed) / (0.2 * (1 - revealed) + 0.8 * revealed)
+    )
     assert (risk.loss, risk.chance) == (2.0, 0.0)
     assert "except" not in str(risk)
 
 
 def test_with_a_delta_the_stated_epsilon_has_exceptions_that_are_not_delta():
-    """Where everything is told with probability d, merging it with the likelier answer is worse."""
+    """If all is revealed with probability d, merging this with the likelier answer is worse."""
     event = acc.ApproximateEvent(epsilon=1.0, delta=1e-4)
     guarantee = acc.Guarantee.from_events(event, delta=1e-4)
     risk = guarantee.explain(chance=1e-3)
     truth = (1 - 1e-4) * math.e / (1 + math.e)  # of which the part that makes up c is merged
-    told = 1e-3 - 1e-4
-    assert told < truth
-    assert risk.loss == pytest.approx(math.log(1e-3 / (told / math.e)), rel=1e-3)
+    revealed = 1e-3 - 1e-4
+    assert revealed < truth
+    assert risk.loss == pytest.approx(math.log(1e-3 / (revealed / math.e)), rel=1e-3)
     with pytest.raises(UnprovenError, match="larger chance"):
         guarantee.explain(chance=5e-5)
 

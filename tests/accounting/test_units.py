@@ -28,10 +28,12 @@ def test_a_group_costs_what_theorems_on_groups_say(rows):
     assert of_unit.rho == rows**2 * 0.25
     # N(0, 1) beside N(rows mu, 1), by the normal distribution itself.
     mu, epsilon = 0.1 * rows, 1.0
-    told = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    expected = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(
+        -mu / 2 - epsilon / mu
+    )
     of_row = acc.GaussianEvent(sensitivity=0.1, sigma=1.0, discrete=False)
     stated = delta_of(of_patients(rows, of_row), epsilon)
-    assert told <= stated <= told * (1 + 1e-3) + 1e-12
+    assert expected <= stated <= expected * (1 + 1e-3) + 1e-12
 
 
 @pytest.mark.parametrize("rows", ROWS)
@@ -41,7 +43,7 @@ def test_what_is_left_for_rows_is_worth_no_more_than_the_budget(rows, privacy_me
     whole = acc.Filter(1.0, delta, measure=privacy_measure)
     budget = whole._for_units("patient", rows)
     parts = rows if privacy_measure == "pure" else rows**2
-    assert budget.left.amount == pytest.approx(whole.left.amount / parts, rel=1e-12)
+    assert budget.remaining.amount == pytest.approx(whole.remaining.amount / parts, rel=1e-12)
     least = acc.LaplaceEvent(sensitivity=1, scale=1000.0 * rows)
     budget.charge(least)
     spent = budget.spent
@@ -51,14 +53,14 @@ def test_what_is_left_for_rows_is_worth_no_more_than_the_budget(rows, privacy_me
     assert spent.events[0].log == (least,)
     assert acc.Guarantee.from_json(spent.to_json()) == spent
     if rows == 1:
-        assert budget.left == (whole.charge(least), whole.left)[1]
+        assert budget.remaining == (whole.charge(least), whole.remaining)[1]
 
 
 def test_where_nothing_is_proven_for_several_rows_it_is_refused():
     of_order, pure = acc.RDPEvent(orders=(8.0,), epsilons=(0.1,)), acc.PureEvent(epsilon=1.0)
     with pytest.raises(ParameterError, match="capacity of a filter must be"):
         of_patients(2, of_order)
-    with pytest.raises(UnprovenError, match="read by their holes"):
+    with pytest.raises(UnprovenError, match="with required attributes"):
         of_patients(2, pure, required={"age"})
     for unit in ("", "row"):
         with pytest.raises(ParameterError, match="name of the column"):

@@ -12,7 +12,7 @@ from missdp.baselines.denial_constraints import count_conflicts, read_constraint
 from missdp.errors import DataError, ParameterError
 from missdp.evaluate import MCAR, marginal_distance
 from missdp.schema import NotApplicable, OpenCategorical
-from missdp.serialization import sealed, unsealed
+from missdp.serialization import seal, unseal
 from missdp.sources import DuckDBSource
 from missdp.synth.registry import read_settings
 from missdp.testing import (
@@ -166,9 +166,9 @@ def test_a_released_model_holds_its_constraints(tmp_path):
 def test_a_model_file_with_wrong_constraints_raises(tmp_path, value):
     path = tmp_path / "m.json"
     Kamino(epsilon=1.0, constraints=BOTH, random_state=0).fit(people(50)).save(path)
-    document = unsealed(json.loads(path.read_text(encoding="utf-8")))
+    document = unseal(json.loads(path.read_text(encoding="utf-8")))
     document["parameters"]["constraints"] = value
-    path.write_text(json.dumps(sealed(document)), encoding="utf-8")
+    path.write_text(json.dumps(seal(document)), encoding="utf-8")
     with refuses((DataError, ParameterError)):
         Kamino.load(path).sample(3)
 

@@ -30,7 +30,7 @@ from missdp.errors import BudgetExceededError, ParameterError
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels
 from missdp.schema.modelled import Modelled
-from missdp.session import CountedRows, Merged, SeededNoise, Session
+from missdp.session import CountedRows, LevelMerge, SeededNoise, Session
 from missdp.session.training import SAMPLING_SLACK, SampledSum, TrainingPlan
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.family import Request
@@ -432,7 +432,9 @@ def session_on(rows, missing="observed", *, trainings=(EVENT,), source=None):
     budget = Filter(1.0, 1e-6)
     plan = TrainingPlan(budget, trainings, 50.0) if trainings else None
     facts = {"budget": budget, "noise": SeededNoise(0), "trainings": plan}
-    return Session(CountedRows.of(source or MemorySource(rows), strategy_named(missing)), **facts)
+    return Session(
+        CountedRows.from_source(source or MemorySource(rows), strategy_named(missing)), **facts
+    )
 
 
 def test_rows_are_given_out_once_for_a_charged_training():
@@ -441,7 +443,7 @@ def test_rows_are_given_out_once_for_a_charged_training():
     assert {n: c.tolist() for n, c in rows.codes().items()} == {
         n: c.tolist() for n, c in codes_of(30).items()
     }
-    for again in (session, session.on(Merged({a.name: np.arange(a.size) for a in SCHEMA}))):
+    for again in (session, session.apply(LevelMerge({a.name: np.arange(a.size) for a in SCHEMA}))):
         with pytest.raises(ParameterError, match="given out before"):
             again.train(EVENT)
 
@@ -517,7 +519,9 @@ def test_units_of_several_rows_are_refused():
     plan = TrainingPlan(budget, [EVENT], 50.0)
     facts = {"budget": budget._for_units("patient", 3), "noise": SeededNoise(0), "trainings": plan}
     with pytest.raises(ParameterError, match="several rows"):
-        Session(CountedRows.of(MemorySource(table(30)), strategy_named("observed")), **facts)
+        Session(
+            CountedRows.from_source(MemorySource(table(30)), strategy_named("observed")), **facts
+        )
 
 
 def test_rows_that_count_different_amounts_are_refused():

@@ -92,7 +92,9 @@ def test_a_model_states_the_line_that_paid_for_it(ok, told, fails, office):
     assert spent(office) == 2
     ok(f"{VERIFY} out.json --head {line['head']}")
     for head in ("out.json", line["head"]):
-        fails(9, "was cut or restored", f"ledger verify --ledger sqlite:///old.db --head {head}")
+        fails(
+            9, "was truncated or restored", f"ledger verify --ledger sqlite:///old.db --head {head}"
+        )
     text = json.loads(Path("out.json").read_text())
     Path("out.json").write_text(json.dumps(text))  # written otherwise
     fails(9, "was changed", f"{VERIFY} out.json")
@@ -173,7 +175,7 @@ def test_data_that_does_not_fit_stays_charged_and_the_ledger_says_no_more(office
 
 
 def test_what_is_refused_is_charged_nothing_and_recorded(office, fails):
-    fails(4, "nothing was charged", f"{FIT} --epsilon 5 {PAID}")
+    fails(4, "Nothing was charged", f"{FIT} --epsilon 5 {PAID}")
     fails(
         6, "create --delta", f"{FIT} --delta 1e-6 {PAID}"
     )  # Gaussian noise, and the budget is pure
@@ -356,7 +358,7 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(
         with pytest.raises(LedgerError):
             PrivBayes(epsilon=1.0, budget=taken).fit(table)
     own, noise = Filter(0.5), SecureNoise()
-    rows = CountedRows.of(MemorySource(table), strategy_named("joint"))
+    rows = CountedRows.from_source(MemorySource(table), strategy_named("joint"))
     with pytest.raises(LedgerError):
         open_table(table, budget=own)
     with pytest.raises(LedgerError):
@@ -577,7 +579,7 @@ def test_show_says_how_many_releases_fit(told, ok, folder, privacy_measure):
     more = shown["releases_of_epsilon_1"]
     assert more >= 1
     for left in range(more, 0, -1):
-        assert made.budget("table").releases_left() == left
+        assert made.budget("table").remaining_releases() == left
         made.start("table", events)
     with pytest.raises(BudgetExceededError):
         made.start("table", events)

@@ -10,7 +10,7 @@ import pytest
 
 from missdp import Numeric, Schema
 from missdp.cli.main import EXIT_CODES
-from missdp.serialization import sealed
+from missdp.serialization import seal
 from missdp.session import Session
 
 SYNTHESIZE = "synthesize data.csv --schema schema.toml -o out.csv --epsilon 1"
@@ -321,7 +321,7 @@ def test_damaged_models(folder, checked, command, path, value):
     inner = document if len(path) == 1 else document[path[0]]
     inner[path[-1]] = value
     del document["sha256"]  # or nothing behind the checksum would be tried
-    Path("model.json").write_text(json.dumps(sealed(document)))
+    Path("model.json").write_text(json.dumps(seal(document)))
     before = set(os.listdir(folder))
     code, _ = checked(command)
     assert not code or set(os.listdir(folder)) == before

@@ -129,7 +129,7 @@ def test_rows_are_the_same_in_blocks_and_at_once_and_within_the_limit(
         assert Table.read(name, SCHEMA).to_arrow() == at_once.to_arrow()
     assert len(model.sample_table(0)) == 0
     monkeypatch.setattr(sampling, "_BYTES_PER_CELL", 10**9)
-    monkeypatch.setattr(sampling, "in_order", None)  # which holds several blocks at once
+    monkeypatch.setattr(sampling, "map_in_order", None)  # which holds several blocks at once
     ok(f"{sample} single.csv --memory 512MiB")
     assert Path("single.csv").read_bytes() == Path("threads.csv").read_bytes()
     fails(2, "--memory", f"{sample} none.csv --memory 500MiB")

@@ -234,7 +234,7 @@ def test_code_books_of_others_become_schemas_that_are_synthesized(name, tmp_path
     schema = book.schema()
     listed = [a for a in schema if isinstance(a, Categorical)]
     assert {a.name: (a.levels[0], a.level_labels[0]) for a in listed} == levels
-    rows = Declared(schema=schema, rows=300).made_up(0)
+    rows = Declared(schema=schema, rows=300).simulate(0)
     drawn = MST(epsilon=5.0, delta=1e-6, random_state=0).fit(rows).sample(50)
     read = Table.read(drawn, schema)
     assert not any(read.mask(a.name, "missing").any() for a in schema if a.nullable)

@@ -97,8 +97,8 @@ def test_the_page_shows_both_tables_and_says_whose_it_is(shown, model):
     assert f"1,500 real rows, of which {complete:,} are complete" in said
     for part in (*verdict, "region × job", "never age < 20", "differentially", "complete rows"):
         assert part in said, part
-    holes = int((real.pay.isna() & real.smoker.notna()).sum())
-    assert f"{holes:,}" in said  # rows in which pay alone is missing
+    lacking = int((real.pay.isna() & real.smoker.notna()).sum())
+    assert f"{lacking:,}" in said  # rows in which pay alone is missing
 
 
 @pytest.mark.long

@@ -137,7 +137,7 @@ def test_a_folder_is_replaced_only_if_it_is_a_dossier_and_that_was_asked_for(mod
     write_dossier(model, place, overwrite=True, about=About(title="again"))
     assert b"again" in (place / "report.html").read_bytes()
     (place / "notes.txt").write_text("mine")
-    refused(OutputError, "of no dossier", write_dossier, model, place, overwrite=True)
+    refused(OutputError, "not part of a dossier", write_dossier, model, place, overwrite=True)
     (tmp_path / "file").write_text("")
     for other in (tmp_path / "file", tmp_path / "absent" / "d"):
         refused(OutputError, None, write_dossier, model, other, overwrite=True)
@@ -606,8 +606,8 @@ def test_how_far_cells_are_off_is_not_noise_alone(written):
     std = ModelSummary(model).pairs[0, 1].std
     assert 1e-3 < off < 2 * std
     page = (written(model) / "how-to-use.md").read_text()
-    told = float(re.search(r"off by about\s+([\d,]+) rows", page)[1].replace(",", ""))
-    assert 0.2 * std < told / len(frame) < 5 * std
+    stated = float(re.search(r"off by about\s+([\d,]+) rows", page)[1].replace(",", ""))
+    assert 0.2 * std < stated / len(frame) < 5 * std
 
 
 def test_the_report_of_a_family_without_measurements_states_no_noise(written):

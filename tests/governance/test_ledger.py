@@ -66,7 +66,7 @@ def states(office, request):
 def test_ten_tenths_fit_exactly_and_an_eleventh_charge_is_recorded_as_refused(office):
     for _ in range(10):
         office.start("patients", TENTH)
-    refused(BudgetExceededError, "nothing was charged", office.start, "patients", pure(1e-12))
+    refused(BudgetExceededError, "Nothing was charged", office.start, "patients", pure(1e-12))
     assert office.row("patients").spent == 1
     last = office.history("patients")[-1]
     assert (last["state"], last["who"]) == ("refused", "ada")
@@ -190,7 +190,7 @@ def test_it_is_a_budget(office, url):
     budget.charge(LaplaceEvent(sensitivity=1, scale=4.0), *TENTH)
     part = budget.reserve(Filter(0.25), label="fit")
     part.charge(PureEvent(epsilon=0.2))  # costs the whole nothing more
-    assert budget.left.amount == budget.remaining_epsilon == 0.4
+    assert budget.remaining.amount == budget.remaining_epsilon == 0.4
     assert [event.kind for event in budget.events] == ["LaplaceEvent", "PureEvent", "PureEvent"]
     assert budget.spent.epsilon == 1.0
     theirs = Ledger(url, who="bob").budget("patients")  # of another process
@@ -215,7 +215,7 @@ def test_a_budget_holds_one_release_worth_all_of_it_and_no_more(
     made = Ledger(url, who="head")
     made.create("once", epsilon=epsilon, delta=delta, privacy_measure=privacy_measure)
     made.create("once/eve", epsilon=epsilon)
-    whole = Cost.worth(privacy_measure, epsilon, delta)
+    whole = Cost.from_epsilon(privacy_measure, epsilon, delta)
     made.start("once/eve", [whole.event()], Purpose())
     assert made.row("once").facts.cost.epsilon(delta) <= epsilon
     more = [replace(whole, amount=whole.amount / 100).event()]
@@ -440,7 +440,7 @@ def test_a_cut_or_restored_ledger_is_found_by_a_head(signed, url, tmp_path):
     assert signed.verify(head)["patients"] == (5, head)
     old = Ledger(f"sqlite:///{backup}")
     old.verify()  # by itself it seems whole
-    refused(LedgerError, "cut or restored", old.verify, head)
+    refused(LedgerError, "truncated or restored", old.verify, head)
 
 
 # Durability

@@ -16,9 +16,9 @@ from missdp.estimate.intervals import estimate_quickly
 from missdp.governance import Plan, plan
 from missdp.governance.rehearsal import (
     Declared,
-    _law_of,
+    _distribution,
+    _interpolated,
     _Rehearsed,
-    _told,
     fitted_error,
     noise_of_tables,
     with_dates,
@@ -91,7 +91,7 @@ def test_missing_values_amplify_where_only_observed_cells_are_read():
     found = plan(SCHEMA, **given, epsilons=(1,), strategy="observed")
     assert 0 < found.planned[0].ground_truth <= 1.0
     declared = Declared(schema=SCHEMA, **given)
-    model = AIM(epsilon=1.0, missing="complete-rows").fit(declared.made_up(0))
+    model = AIM(epsilon=1.0, missing="complete-rows").fit(declared.simulate(0))
     assert declared.true_epsilon(model) < 0.75  # log(1 + (e - 1) / 2) = 0.62, with a delta
 
 
@@ -106,24 +106,24 @@ def test_cells_that_noise_swamps_are_counted():
     assert fewer.swamped(7, "uniform") == 1
 
 
-def test_made_up_rows_have_what_was_declared_and_keep_rules():
+def test_simulated_rows_have_declared_facts_and_keep_rules():
     schema = Schema(
         (*SCHEMA.attributes, Numeric(name="packs", lower=0, upper=9, bins=3, nullable=True)),
         rules=(NotApplicable(("packs",), unless="smoker = 'yes'"),),
     )
     declared = {"rows": 20_000, "missing": {"pay": 0.3}, "spreads": {"age": 12.0}}
-    table = Declared(schema=schema, margins="zipf", **declared).made_up(0)
+    table = Declared(schema=schema, marginals="zipf", **declared).simulate(0)
     skewed = Declared(schema=schema, means={"age": 26.0}, **declared)
-    young, law = skewed.made_up(0), skewed.laws("zipf")["age"]
+    young, law = skewed.simulate(0), skewed.distributions("zipf")["age"]
     for found, mean in ((table, 58.0), (young, 26.0)):  # a long tail, above only
         assert found.values("age").std() == pytest.approx(12.0, abs=0.2)
         assert found.values("age").mean() == pytest.approx(mean, abs=0.2)
     assert np.bincount(young.codes("age"), minlength=8) / 20_000 == pytest.approx(law, abs=0.01)
-    hole = table.mask("pay")
-    assert hole.mean() == pytest.approx(0.3, abs=0.02)
+    missing = table.mask("pay")
+    assert missing.mean() == pytest.approx(0.3, abs=0.02)
     for name in ("smoker", "region"):  # whatever the row holds
-        assert hole[table.codes(name) == 0].mean() == pytest.approx(0.3, abs=0.03)
-    for codes, size in ((table.codes("pay")[~hole], 10), (table.codes("region"), 5)):
+        assert missing[table.codes(name) == 0].mean() == pytest.approx(0.3, abs=0.03)
+    for codes, size in ((table.codes("pay")[~missing], 10), (table.codes("region"), 5)):
         zipf = 1 / np.arange(1, size + 1)
         shares = np.bincount(codes, minlength=size)[:size] / len(codes)
         assert shares == pytest.approx(zipf / zipf.sum(), abs=0.02)
@@ -131,7 +131,7 @@ def test_made_up_rows_have_what_was_declared_and_keep_rules():
     ages, low = table.values("age"), table.codes("region") < 2  # attributes are related
     assert ages[low].mean() < ages[~low].mean() - 2
     assert (table.mask("packs") == (table.codes("smoker") != 1)).all()
-    assert _law_of(schema["region"], "zipf").sum() == pytest.approx(1.0)
+    assert _distribution(schema["region"], "zipf").sum() == pytest.approx(1.0)
 
 
 def test_what_is_declared_of_nothing_is_refused():
@@ -143,10 +143,10 @@ def test_what_is_declared_of_nothing_is_refused():
         ({"missing": {"pay": math.nan}}, "missing rate"),
         ({"spreads": {"region": 1.0}}, "is not numeric"),
         ({"spreads": {"age": 0.0}}, "spread"),
-        ({"spreads": {"age": 41.0}}, "no such spread"),
-        ({"spreads": {"age": 4.0}, "means": {"age": 99}}, "no such mean"),
+        ({"spreads": {"age": 41.0}}, "this spread"),
+        ({"spreads": {"age": 4.0}, "means": {"age": 99}}, "do not allow this mean"),
         ({"means": {"age": 50.0}}, "declare the spread of 'age'"),
-        ({"margins": "flat"}, "margins"),
+        ({"marginals": "flat"}, "marginals"),
         ({"epsilons": ()}, "epsilons"),
         ({"epsilons": (-1.0,)}, "epsilon"),
         ({"means": ["region"]}, "not a numeric attribute"),
@@ -194,16 +194,16 @@ STAY = Schema(
 )
 
 
-def test_made_up_dates_lie_their_difference_apart():
+def test_simulated_dates_lie_their_difference_apart():
     declared = Declared(schema=STAY, rows=3000, missing={"discharge": 0.2}, spreads={"age": 15})
-    table = declared.made_up(0)
+    table = declared.simulate(0)
     values = {name: table.values(name) for name in STAY.names if name != "ward"}
-    hole = table.mask("discharge")
-    assert hole.mean() == pytest.approx(0.2, abs=0.03)
-    assert (table.mask("stay") == hole).all()
+    missing = table.mask("discharge")
+    assert missing.mean() == pytest.approx(0.2, abs=0.03)
+    assert (table.mask("stay") == missing).all()
     stay = values["discharge"] - values["admission"]
-    assert (stay[~hole] == values["stay"][~hole]).all()
-    assert ((stay[~hole] >= 0) & (stay[~hole] <= 60)).all()
+    assert (stay[~missing] == values["stay"][~missing]).all()
+    assert ((stay[~missing] >= 0) & (stay[~missing] <= 60)).all()
     assert (values["admission"] - values["birth"] == values["age"]).all()
     # Births before 1920 are out of bounds: some of the oldest are replaced.
     assert values["age"].std() / 365.25 == pytest.approx(15, abs=1.5)
@@ -220,7 +220,7 @@ def test_plan_of_differences_is_made():
 
 def test_dates_out_of_bounds_become_dates_that_fit():
     declared = Declared(schema=STAY, rows=400)
-    table, rng = declared.made_up(0), np.random.default_rng(0)
+    table, rng = declared.simulate(0), np.random.default_rng(0)
     columns = {name: table.column(name) for name in STAY.names}
     early, ages = STAY["admission"].lower, np.full(400, 110 * 365.25 // 1)
     columns["admission"] = Column(np.zeros(400, np.uint8), np.full(400, early))
@@ -281,7 +281,9 @@ def test_plan_of_sixteen_columns_takes_ten_seconds():
 def test_scaled_numbers_are_those_of_rehearsals(monkeypatch):
     given = {"rows": 3000, "missing": {"pay": 0.1}, "spreads": {"age": 15.0}, "delta": 1e-6}
     whole = plan(SCHEMA, **given)
-    monkeypatch.setattr("missdp.governance.rehearsal.fits_of", lambda columns, epsilons: (1, 2))
+    monkeypatch.setattr(
+        "missdp.governance.rehearsal.number_of_fits", lambda columns, epsilons: (1, 2)
+    )
     scaled = plan(SCHEMA, **given)
     assert [p.rehearsed for p in scaled.planned] == [False, True, False]
     for one, other in zip(scaled.planned, whole.planned, strict=True):
@@ -314,8 +316,8 @@ def test_plan_says_which_epsilons_leave_mostly_noise():
 
 def test_two_ends_of_a_grid_tell_what_lies_between():
     ends = {0.5: _rehearsal(4.0, 40.0), 2.0: _rehearsal(1.0, 12.0)}
-    assert _told(1.0, 2.0, ends).tables[1] == pytest.approx((20 * 24) ** 0.5)
-    assert _told(4.0, 0.5, {2.0: _rehearsal(1.0, 12.0)}).tables[1] == 6.0
+    assert _interpolated(1.0, 2.0, ends).tables[1] == pytest.approx((20 * 24) ** 0.5)
+    assert _interpolated(4.0, 0.5, {2.0: _rehearsal(1.0, 12.0)}).tables[1] == 6.0
 
 
 def _rehearsal(noise, two_way):
@@ -326,7 +328,7 @@ def _rehearsal(noise, two_way):
 @pytest.mark.parametrize("nullable", [False, True])
 def test_estimate_of_one_is_that_of_all(nullable):
     missing = {"smoker": 0.2, "pay": 0.3}
-    table = Declared(schema=SCHEMA, rows=2000, missing=missing).made_up(0)
+    table = Declared(schema=SCHEMA, rows=2000, missing=missing).simulate(0)
     model = AllPairs(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
     question = "mean(pay)" if nullable else "mean(age)"
     (one,) = estimate_quickly(model, [question], draws=100)

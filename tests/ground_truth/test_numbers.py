@@ -129,7 +129,7 @@ PAIRS = list(itertools.combinations(NAMES, 2))
 
 
 def of_a_fit(epsilon, share=1.0):
-    rho = Cost.worth("zcdp", epsilon, 1e-6).amount
+    rho = Cost.from_epsilon("zcdp", epsilon, 1e-6).amount
     ones, selections = 0.33 * rho, 0.1 * 0.67 * rho
     return _ChosenCosts(
         every_row=selections,

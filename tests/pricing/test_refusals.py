@@ -326,16 +326,16 @@ def test_estimators_share_a_filter_in_its_measure():
     budget = Filter(8.0, 1e-5, adjacency="replace-one", measure="zcdp")
     for estimator in ESTIMATORS.values():
         quiet = clone(estimator).set_params(budget=budget, noise_multiplier=60.0, random_state=0)
-        remaining, charged = budget.left, len(budget.events)
+        remaining, charged = budget.remaining, len(budget.events)
         if getattr(estimator, "method", "") == "sgd":
             reported = rf"{type(estimator).__name__} cannot.*measure"
             with pytest.raises(UnprovenError, match=reported):
                 quiet.fit(X, Y)
-            assert budget.left == remaining
+            assert budget.remaining == remaining
             continue
         quiet.fit(X, Y)
         cost = float(remaining.price(budget.events[-1]))
-        assert remaining.amount - budget.left.amount == pytest.approx(cost, rel=1e-6)
+        assert remaining.amount - budget.remaining.amount == pytest.approx(cost, rel=1e-6)
         assert len(budget.events) == charged + 1
     before = budget.events
     with pytest.raises(BudgetExceededError):

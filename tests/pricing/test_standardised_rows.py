@@ -472,7 +472,7 @@ def test_rows_take_no_other_mechanism_and_no_change():
         with pytest.raises(ParameterError, match="states its own noise"):
             session.measure(query(), mechanism)
     with pytest.raises(ParameterError, match="Add a step"):
-        session.on(mp.RowClipper())
+        session.apply(mp.RowClipper())
     session.expect([query()])
     assert budget.events == ()
 

@@ -17,5 +17,5 @@ def session_on(source, missing="joint", *, cost=None, noise=None):
     budget = Filter.from_cost(cost or Cost(privacy_measure="gdp", amount=1.0), delta=1e-6)
     source = source if hasattr(source, "counts") else MemorySource(source)
     return noise, Session(
-        CountedRows.of(source, strategy_named(missing)), budget=budget, noise=noise
+        CountedRows.from_source(source, strategy_named(missing)), budget=budget, noise=noise
     )

@@ -23,10 +23,10 @@ from missdp.errors import BudgetExceededError, DataError, ParameterError, Unprov
 from missdp.session import (
     CountedRows,
     Expected,
-    Kinds,
+    LevelMerge,
     Marginal,
-    Merged,
     Misfits,
+    MissingKinds,
     Noise,
     RowCount,
     RowProducts,
@@ -83,7 +83,9 @@ def session_on(rows, missing="joint", *, epsilon=1e5, delta=0.0, **more):
     budget = Filter(epsilon, delta)
     spy = Spy(rows, budget)
     return Session(
-        CountedRows.of(spy, strategy_named(missing), **more), budget=budget, noise=SeededNoise(0)
+        CountedRows.from_source(spy, strategy_named(missing), **more),
+        budget=budget,
+        noise=SeededNoise(0),
     ), spy
 
 
@@ -96,8 +98,8 @@ def expected(rows, clique, missing, groups=None):
     out = np.zeros(shape, dtype=int)
     for i in range(len(rows)):
         row = {name: int(rows.codes(name)[i]) for name in SCHEMA.names}
-        holes = {name for name in SCHEMA.names if row[name] == SCHEMA[name].size}
-        if not holes & strategy.required(clique, SCHEMA):
+        absent = {name for name in SCHEMA.names if row[name] == SCHEMA[name].size}
+        if not absent & strategy.required(clique, SCHEMA):
             if groups is not None:
                 merged = {n: np.append(groups[n], groups[n].max() + 1) for n in clique}
                 row = {n: merged[n][row[n]] for n in clique}
@@ -111,9 +113,7 @@ cliques = st.lists(st.sampled_from("abcd"), max_size=3, unique=True).map(tuple)
 @every_strategy
 @settings(max_examples=15, deadline=None)
 @given(clique=cliques, expect=st.lists(cliques, max_size=3), seed=st.integers(0, 99))
-def test_marginals_are_the_counts_behind_the_gate_in_the_order_of_the_names(
-    missing, clique, expect, seed
-):
+def test_marginals_count_rows_observed_on_required_attributes(missing, clique, expect, seed):
     rows = table(40, seed)
     session, spy = session_on(rows, missing)
     session.expect(map(Marginal, expect))
@@ -134,9 +134,11 @@ def test_everything_is_charged_before_anything_is_counted(missing):
     row_count(session, tiny)
     session.measure(Marginal(("a",)), tiny)
     session.measure(MISFITS, Selection(0.5, 1.1))
-    session.measure(Kinds("a"), tiny)
+    session.measure(MissingKinds("a"), tiny)
     if missing == "impute-first":
-        session = session.on(filling(session, {name: np.ones(SCHEMA[name].size) for name in "abc"}))
+        session = session.apply(
+            filling(session, {name: np.ones(SCHEMA[name].size) for name in "abc"})
+        )
         session.measure(Marginal(("b", "a")), tiny)
     found = [(type(event), event.label) for event in spy.budget.events[:4]]
     assert found == [
@@ -194,7 +196,7 @@ def test_scores_are_computed_again_only_for_another_expectation(monkeypatch):
     assert select(given)[0] == 1  # of the last winner
     same = {name: np.zeros(session.facts.schema[name].size, dtype=int) for name in "abcd"}
     merged = {n: replace(ZERO[n], table=np.zeros((1, 1)), possible=np.ones((1, 1))) for n in names}
-    assert select(merged, session.on(Merged(same)))[0] == 3  # other counts, other scores
+    assert select(merged, session.apply(LevelMerge(same)))[0] == 3  # other counts, other scores
     assert select(lambda n: replace(ZERO[n]))[0] == 3  # none that are kept
 
 
@@ -221,10 +223,10 @@ def test_a_selection_that_fails_says_nothing_of_the_counts():
 )
 def test_shares_that_sum_to_one_fit(parts, delta, epsilon):
     budget = Filter(epsilon, delta)
-    left, total = budget.left, sum(parts) + len(parts)
+    left, total = budget.remaining, sum(parts) + len(parts)
     for part in parts:
         share = left.amount * (part + 1) / total
-        noise = Noise.worth(replace(left, amount=share))
+        noise = Noise.from_cost(replace(left, amount=share))
         event = noise.event(1, required=None, label="")
         assert float(left.price(event)) == pytest.approx(share, rel=1e-9)
         budget.charge(event)
@@ -242,27 +244,27 @@ IN_CURRENCY = {
 def test_a_part_in_any_measure_costs_what_it_is_capped_by(whole, privacy_measure):
     budget = Filter(2.0, 1e-6, measure=whole)
     session = Session(
-        CountedRows.of(MemorySource(table()), strategy_named("joint")),
+        CountedRows.from_source(MemorySource(table()), strategy_named("joint")),
         budget=budget,
         noise=SeededNoise(0),
     )
-    before, cost = session.left, IN_CURRENCY[privacy_measure]
+    before, cost = session.remaining, IN_CURRENCY[privacy_measure]
     if (whole, privacy_measure) in {("pure", "zcdp"), ("pure", "gdp"), ("gdp", "zcdp")}:
         with pytest.raises(UnprovenError):
             session.reserve(cost, label="part")
-        assert (session.left, budget.events) == (before, ())
+        assert (session.remaining, budget.events) == (before, ())
         return
     part = session.reserve(cost, label="part")
-    assert part.left == cost
+    assert part.remaining == cost
     price = float(before.price(budget.events[0].capacity))
-    assert session.left.amount == pytest.approx(before.amount - price, rel=1e-12)
-    part.measure(Marginal(("a",)), Noise.worth(part.left))
-    assert session.left.amount == pytest.approx(before.amount - price, rel=1e-12)
-    assert part.left.amount < 1e-9 * cost.amount
+    assert session.remaining.amount == pytest.approx(before.amount - price, rel=1e-12)
+    part.measure(Marginal(("a",)), Noise.from_cost(part.remaining))
+    assert session.remaining.amount == pytest.approx(before.amount - price, rel=1e-12)
+    assert part.remaining.amount < 1e-9 * cost.amount
     (event,) = budget.events
     assert (type(event), event.label, len(releases(event))) == (FilterEvent, "part", 1)
     with pytest.raises(BudgetExceededError):
-        part.measure(Marginal(("a",)), Noise.worth(cost))
+        part.measure(Marginal(("a",)), Noise.from_cost(cost))
 
 
 weights = st.lists(st.floats(0.1, 1.0), min_size=9, max_size=9)
@@ -271,10 +273,10 @@ alone = weights.map(lambda w: {"a": w[:2], "b": w[2:5], "c": w[5:]})
 
 @settings(max_examples=25, deadline=None)
 @given(alone, st.integers(0, 99))
-def test_filling_changes_holes_only_and_every_row_counts_then(laws, seed):
+def test_filling_changes_missing_cells_only(laws, seed):
     rows = table(60, seed)
     session, spy = session_on(rows, "impute-first")
-    filled = session.on(filling(session, laws))
+    filled = session.apply(filling(session, laws))
     assert not spy.passes  # not before an answer needs it
     assert not filled.facts.schema.nullable
     assert filled.facts.same_total
@@ -297,9 +299,9 @@ def test_filling_fails_without_a_word_of_the_rows(monkeypatch):
 
     monkeypatch.setattr("missdp.sources.filling._settled", fails)
     laws = {n: np.ones(SCHEMA[n].size) for n in "abc"}
-    with pytest.raises(DataError, match="could not be read or changed") as told:
-        session.on(filling(session, laws)).measure(Marginal(("a",)), tiny)
-    assert told.value.__context__ is None
+    with pytest.raises(DataError, match="could not be read or changed") as failure:
+        session.apply(filling(session, laws)).measure(Marginal(("a",)), tiny)
+    assert failure.value.__context__ is None
 
 
 def test_what_a_session_measures_is_a_closed_set():
@@ -311,14 +313,14 @@ def test_what_a_session_measures_is_a_closed_set():
         (RowCount(), Selection(1.0, 1.0), "answered by Noise"),
         (MISFITS, tiny, "answered by Selection"),
         (strange(Misfits)((("a",), ("b",)), ZERO), Selection(1.0, 2.0), "of the types"),
-        (strange(RowProducts)({"a": np.eye(2)}, clip=1.0), session.left, "of the types"),
+        (strange(RowProducts)({"a": np.eye(2)}, clip=1.0), session.remaining, "of the types"),
         (Misfits((("a", "z"),), ZERO), Selection(1.0, 2.0), "no attribute 'z'"),
         (Marginal(("z",)), tiny, "no attribute 'z'"),
     ):
         with pytest.raises(ParameterError, match=words):
             session.measure(query, how)
     with pytest.raises(ParameterError, match="changed by"):
-        session.on(lambda rows: rows)
+        session.apply(lambda rows: rows)
     assert not spy.budget.events
     assert session.measure(MISFITS, Selection(1.0, 2.0)).value in (0, 1)
     with pytest.raises(UnprovenError, match="more sensitive"):
@@ -338,7 +340,7 @@ def test_levels_of_a_tree_are_those_that_were_charged_for(levels):
     tree, many = Tree(name="c", size=4, levels=levels, within=(0, 4)), len(list(levels))
     more = levels.append if isinstance(levels, list) else levels.fill
     budget = Filter(1e5)
-    rows = CountedRows.of(MemorySource(table()), strategy_named("joint"))
+    rows = CountedRows.from_source(MemorySource(table()), strategy_named("joint"))
     more_later = {"noise": SeededNoise(0), "limit": lambda event: more(2)}
     session = Session(rows, budget=budget, **more_later)
     found = session.measure(tree, session.share(0.5))
@@ -352,7 +354,7 @@ def test_levels_of_a_tree_are_those_that_were_charged_for(levels):
 def test_merged_levels_add_up(missing, clique, seed, groups):
     rows, rng = table(50, seed), np.random.default_rng(seed)
     numbers = {a.name: rng.permutation(np.arange(a.size) % min(groups, a.size)) for a in SCHEMA}
-    merged = session_on(rows, missing)[0].on(Merged(numbers))
+    merged = session_on(rows, missing)[0].apply(LevelMerge(numbers))
     found = merged.measure(Marginal(clique), tiny).value
     assert found.shape == merged.facts.shape(clique)
     np.testing.assert_array_equal(found, expected(rows, clique, missing, numbers))
@@ -362,9 +364,9 @@ def test_rows_of_merged_levels_are_not_changed_again():
     """A row function of the levels that came would be applied to codes of merged ones."""
     numbers = {a.name: np.zeros(a.size, dtype=np.int64) for a in SCHEMA}
     session, spy = session_on(table(20))
-    merged = session.on(Merged(numbers))
+    merged = session.apply(LevelMerge(numbers))
     with pytest.raises(ParameterError, match="not changed again"):
-        merged.on(Merged(numbers))
+        merged.apply(LevelMerge(numbers))
     assert spy.budget.events == ()
 
 
@@ -377,7 +379,7 @@ def test_counts_of_another_shape_are_not_released():
                 return {c: change(n) for c, n in super().counts(cliques, rows=rows).items()}
 
         budget = Filter(1.0)
-        rows = CountedRows.of(Changed(table(20), budget), strategy_named("joint"))
+        rows = CountedRows.from_source(Changed(table(20), budget), strategy_named("joint"))
         session = Session(rows, budget=budget, noise=SeededNoise(0))
         try:
             return session.measure(query, Noise("laplace", 10.0)).value
@@ -401,11 +403,11 @@ REFUSED = {
         lambda session: session.measure(MISFITS, Selection(1.0, 1.1)),
     ],
     "law": [
-        lambda session, bad=bad: session.on(filling(session, LAWS | {"a": bad}))
+        lambda session, bad=bad: session.apply(filling(session, LAWS | {"a": bad}))
         for bad in ([1.0], [-1.0, 2.0], [0.0, 0.0], [np.nan, 1.0])
     ],
     "groups": [
-        lambda session, bad=bad: session.on(Merged(GROUPS | {"a": np.array(bad)}))
+        lambda session, bad=bad: session.apply(LevelMerge(GROUPS | {"a": np.array(bad)}))
         for bad in ([0, 2], [0], [0, 1, 1], [0.0, 1.0], [-1, 0])
     ],
     "share": [
@@ -429,4 +431,4 @@ def test_what_is_refused_counts_nothing_and_charges_nothing(words):
     assert not spy.budget.events
     for missing in ("joint", "observed"):
         with pytest.raises(ParameterError, match="fills"):
-            (closed := session_on(table(), missing)[0]).on(filling(closed, LAWS))
+            (closed := session_on(table(), missing)[0]).apply(filling(closed, LAWS))

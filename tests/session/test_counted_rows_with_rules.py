@@ -11,7 +11,7 @@ from missdp import Categorical, Numeric, Schema, Table
 from missdp.accounting import Filter
 from missdp.schema import Always
 from missdp.schema.modelled import Modelled
-from missdp.session import CountedRows, Kinds, Marginal, Noise, Session
+from missdp.session import CountedRows, Marginal, MissingKinds, Noise, Session
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.synth.noisy_counts import row_count
 from missdp.testing import RULED, RecordingNoise, ReplayedNoise
@@ -24,7 +24,7 @@ tables = st.lists(cells, max_size=10)
 
 
 def table_of(rows):
-    """Rows of any cells: they break rules, have any kind of hole, are n/a where they apply."""
+    """Rows of any cells, which break rules and have all kinds of missing cells."""
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(RULED)).T
     codes = dict(zip(RULED.names, columns, strict=True))
     return Table.from_codes(RULED, codes).with_values(np.random.default_rng(len(rows)))
@@ -32,7 +32,7 @@ def table_of(rows):
 
 @st.composite
 def neighbours(draw):
-    """Two tables of which one has a row more; in half of the pairs it has a hole."""
+    """Two tables of which one has a row more; in half of the pairs it has a missing cell."""
     rows, row = draw(tables), list(draw(cells))
     if draw(st.booleans()):
         place = RULED.names.index(draw(st.sampled_from(RULED.nullable)))
@@ -47,7 +47,7 @@ def session(table, missing, noise=None):
     budget = Filter(1e6)
     source = MemorySource(table) if isinstance(table, Table) else table
     return Session(
-        CountedRows.of(source, strategy_named(missing)),
+        CountedRows.from_source(source, strategy_named(missing)),
         budget=budget,
         noise=noise or RecordingNoise(0),
     )
@@ -67,11 +67,11 @@ def asked(table, missing, noise):
     with noise:
         row_count(found, LOUD)
         for name in MODELLED.kinds:
-            found.measure(Kinds(name), LOUD)
+            found.measure(MissingKinds(name), LOUD)
         for clique in CLIQUES:
             found.measure(Marginal(clique), LOUD)
         if found.facts.strategy.fills:
-            filled = found.on(filling(found, even(found)))
+            filled = found.apply(filling(found, even(found)))
             for clique in CLIQUES:
                 filled.measure(Marginal(clique), LOUD)
 
@@ -120,7 +120,7 @@ def test_rows_are_filled_one_by_one(pair):
     for table in pair:
         kept = RecordingNoise(0)  # whose generators draw alike for rows that are in both tables
         opened = session(table, "impute-first", kept)
-        filled.append(opened.on(filling(opened, even(opened)))._rows.counts.codes())
+        filled.append(opened.apply(filling(opened, even(opened)))._rows.counts.codes())
     for name in MODELLED.schema.names:
         assert np.array_equal(filled[0][name], filled[1][name][:-1])
         assert (filled[1][name] < MODELLED.schema[name].size).all()
@@ -138,13 +138,15 @@ SOLVED = Schema(
 
 
 @pytest.mark.parametrize("missing", ["observed", "complete-rows"])
-def test_no_gate_has_what_rules_may_fill_whatever_is_asked(missing):
+def test_required_attributes_omit_cells_that_rules_fill(missing):
     """All cells of x were masked, and follow from y and z: rows are read all the same."""
     frame = pd.DataFrame({"x": None, "y": [3.0, 4.0] * 30, "z": [5.0, 9.0] * 30, "w": "a"})
     rows, kept = Table.read(frame, SOLVED), RecordingNoise(0)
     budget = Filter(1e3, 1e-5, measure="zcdp")
     found = Session(
-        CountedRows.of(MemorySource(rows), strategy_named(missing)), budget=budget, noise=kept
+        CountedRows.from_source(MemorySource(rows), strategy_named(missing)),
+        budget=budget,
+        noise=kept,
     )
     assert found.measure(Marginal(("x",)), Noise("gaussian", 0.1)).value.sum() > 30
     required_sets = [event.required for event in budget.events]

@@ -85,7 +85,7 @@ def test_fit_charges_a_shared_budget_before_it_releases():
     steps = Steps(shared)
     learned, guarantee = phases(steps, shared)
     assert steps.log == [("refuse", 0), ("read", 0), ("fit", 1)]
-    assert shared.left.amount == 1.0
+    assert shared.remaining.amount == 1.0
     assert learned == 7
     assert (guarantee.epsilon, guarantee.delta) == (1.0, 0.0)
     assert {DOMAIN, ExplicitSeed()} <= {*guarantee.conditions}
@@ -165,4 +165,4 @@ def test_fit_sessions_spend_the_filter_of_the_plan_within_the_limit():
     phases(steps)
     assert limited == [EVENT, EVENT]
     assert steps.plan.cap.events == (EVENT, EVENT)
-    assert steps.plan.cap.left.amount == 0.5
+    assert steps.plan.cap.remaining.amount == 0.5

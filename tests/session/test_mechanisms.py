@@ -56,9 +56,9 @@ def test_bad_parameters_are_refused(source):
 
 
 def test_a_seed_picks_seeded_noise_and_nothing_picks_the_operating_systems():
-    assert isinstance(NoiseSource.of(None), SecureNoise)
+    assert isinstance(NoiseSource.from_seed(None), SecureNoise)
     for seed in (0, np.int64(3)):
-        assert isinstance(NoiseSource.of(seed), SeededNoise)
+        assert isinstance(NoiseSource.from_seed(seed), SeededNoise)
     for source in SOURCES:
         assert isinstance(source, NoiseSource)
         first, second = source.generator(), source.generator()
@@ -74,7 +74,7 @@ def test_a_seed_picks_seeded_noise_and_nothing_picks_the_operating_systems():
         *SOURCES,
     ):
         with pytest.raises(ParameterError, match="random_state must be None or a whole number"):
-            NoiseSource.of(wrong)
+            NoiseSource.from_seed(wrong)
 
 
 def test_only_seeded_noise_repeats_itself_and_it_cannot_hide_that_it_is_seeded():

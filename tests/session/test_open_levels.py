@@ -20,7 +20,7 @@ from missdp.session.frequent_values import (
     FrequentValues,
     OccurringValues,
     OpenRows,
-    _least_count,
+    _min_count,
 )
 from missdp.session.noise import _exact_exp_enclosure
 from missdp.table import Rows, Table
@@ -49,7 +49,7 @@ def exact_tail(sigma, first):
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0, 5.0, 20.0])
 def test_thresholds_are_the_smallest_that_hold_for_the_noise_that_is_drawn(sigma):
     for failure in (1e-6, 1e-7, 1e-8, 1e-9, 0.05):
-        least = _least_count(sigma, failure)
+        least = _min_count(sigma, failure)
         assert exact_tail(sigma, least - 1)[1] <= Fraction(failure)
         assert exact_tail(sigma, least - 2)[0] > Fraction(failure)
 
@@ -57,7 +57,7 @@ def test_thresholds_are_the_smallest_that_hold_for_the_noise_that_is_drawn(sigma
 def test_the_tail_of_the_continuous_gaussian_would_be_too_light():
     """1 + sigma times the normal quantile is too low by up to a step: the mutant is found."""
     wrong = math.ceil(1 + 0.5 * -ndtri(1e-8))
-    assert _least_count(0.5, 1e-8) > wrong
+    assert _min_count(0.5, 1e-8) > wrong
     assert exact_tail(0.5, wrong - 1)[0] > Fraction(1, 10**8)
     for sigma, failure in ((0, 0.1), (-1, 0.1), (2, 0), (2, 1), (2, math.nan)):
         with pytest.raises(ParameterError):
@@ -71,7 +71,7 @@ def test_a_value_that_one_row_has_leaves_as_rarely_as_was_charged_for():
     how, source = FrequentValues(sigma, failure, 10), SeededNoise(0)
     assert [how.draw({}, source), how.draw({"x": 0}, source)] != [("x",), ("x",)]
     kept = sum(how.draw({"rare": 1}, source) == ("rare",) for _ in range(runs))
-    low, high = exact_tail(sigma, _least_count(sigma, failure) - 1)
+    low, high = exact_tail(sigma, _min_count(sigma, failure) - 1)
     assert low <= failure
     assert abs(kept / runs - float(high)) < 4 * math.sqrt(failure / runs)
     assert kept / runs <= failure + 4 * math.sqrt(failure / runs)
@@ -116,7 +116,7 @@ def test_it_is_charged_for_before_a_row_is_read():
     ):
         with pytest.raises(ParameterError, match=words):
             session.measure(query, how)
-    assert budget.left.amount == Filter(0.1, 1e-6).left.amount
+    assert budget.remaining.amount == Filter(0.1, 1e-6).remaining.amount
     session.measure(OccurringValues("d"), how)
     (event,) = budget.events
     assert (event.sensitivity, event.sigma, event.label) == (1, 100.0, "levels of d")
@@ -204,7 +204,7 @@ def test_events_must_pay_for_neighbours():
 
 
 @pytest.mark.parametrize(
-    ("told", "facts"),
+    ("message", "facts"),
     [
         *(("max_levels", {"max_levels": bad}) for bad in (0, 5000, True)),
         *(("other", {"other": bad}) for bad in ("", " x", "e\u0301", "a\nb", 3)),
@@ -213,8 +213,8 @@ def test_events_must_pay_for_neighbours():
         ("overlap", {"missing_codes": ("other",), "nullable": True}),
     ],
 )
-def test_open_attributes_say_what_is_wrong(told, facts):
-    with pytest.raises(Exception, match=told) as refused:
+def test_open_attributes_say_what_is_wrong(message, facts):
+    with pytest.raises(Exception, match=message) as refused:
         OpenCategorical(name="d", **facts)
     assert "\n" not in str(refused.value)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from missdp.accounting import Cost, GaussianEvent
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.schema import Categorical, NotApplicable, Numeric, Schema
-from missdp.session import Merged, RowProducts, SeededNoise, products
+from missdp.session import LevelMerge, RowProducts, SeededNoise, products
 from missdp.sources import DuckDBSource, MemorySource
 from missdp.table import Table
 from session.fillings import filling
@@ -24,7 +24,7 @@ SCHEMA = Schema(
 )
 SIZES = (3, 2, 4)
 LEVELS = dict(zip(SCHEMA.names, SIZES, strict=True))
-CODES = {"a": 4, "b": 3, "c": 4}  # "missing" is one, where there may be holes
+CODES = {"a": 4, "b": 3, "c": 4}  # "missing" is one, for nullable attributes
 COST = Cost(privacy_measure="gdp", amount=0.25)
 
 
@@ -70,9 +70,13 @@ row = st.tuples(st.just(3) | st.integers(0, 3), st.integers(0, 2), st.integers(0
 def vector(plan, codes):
     """The row's vector as it is defined, by hand."""
     blocks = [plan.blocks[n][c] for n, c in zip(SCHEMA.names, codes, strict=True)]
-    parts = [plan.alone * block for block in blocks]
+    parts = [plan.first_order_weight * block for block in blocks]
     places = zip(SCHEMA.names, codes, strict=True)
-    parts += [plan.alone * plan.further[n][c] for n, c in places if n in plan.further]
+    parts += [
+        plan.first_order_weight * plan.extra_features[n][c]
+        for n, c in places
+        if n in plan.extra_features
+    ]
     parts += [np.outer(blocks[i], blocks[j]).ravel() for i in range(3) for j in range(i + 1, 3)]
     return np.concatenate(parts)
 
@@ -123,22 +127,24 @@ def test_the_clip_is_used_up_and_numbers_that_enter_no_product_are_part_of_the_l
     for codes in ((0, 0, 0), (3, 2, 0)):  # observed, and missing
         for plan in (
             RowProducts({n: np.full((k, 2), 1.7) for n, k in CODES.items()}, clip=2.0),
-            RowProducts(blocks, clip=2.0, further=further),
+            RowProducts(blocks, clip=2.0, extra_features=further),
         ):
             answer, _ = behind([codes], plan)
             norm = np.linalg.norm(answer.exact.astype(float))
             assert 0.99 < norm / answer.event.sensitivity <= 1
-        _, free = behind([codes], RowProducts(blocks, clip=30.0, further=further))
+        _, free = behind([codes], RowProducts(blocks, clip=30.0, extra_features=further))
         assert free.extra_blocks["a"] == pytest.approx(further["a"], abs=1e-3)
         assert [len(free.extra_features[n]) for n in "ac"] == [1, 2]
 
 
-def test_sums_of_numbers_that_enter_no_product_are_told():
+def test_extra_features_are_released_as_sums():
     further = {"b": np.array([[1.0], [-3.0], [0.5]])}
     _, session = session_on(
         table_of(ROWS), noise=SeededNoise(0), cost=Cost(privacy_measure="gdp", amount=1e6)
     )
-    found = session.measure(RowProducts(EYES, clip=9.0, further=further), session.left).value
+    found = session.measure(
+        RowProducts(EYES, clip=9.0, extra_features=further), session.remaining
+    ).value
     wanted = sum(further["b"][b, 0] for _, b, _ in ROWS)
     assert found.extra_features["b"] == pytest.approx([wanted], abs=6 * found.single_std)
     assert found.single["b"] == pytest.approx([3, 6, 6], abs=6 * found.single_std)
@@ -158,7 +164,7 @@ def test_strategies_read_the_rows_that_they_say():
         behind(ROWS, plan, "complete-rows")
     noise, session = session_on(table_of(ROWS), "impute-first")
     with noise:
-        session.on(filling(session, {"a": [0, 0, 1], "b": [0, 1]})).measure(short, COST)
+        session.apply(filling(session, {"a": [0, 0, 1], "b": [0, 1]})).measure(short, COST)
     filled = [(2 if a == 3 else a, 1 if b == 2 else b, c) for a, b, c in ROWS]
     assert (noise.answers[0].exact == sums(filled, plan)).all()
 
@@ -168,7 +174,7 @@ def test_streamed_rows_give_the_same_sums(tmp_path):
     path = tmp_path / "rows.parquet"
     table.with_values(np.random.default_rng(0)).to_native().to_parquet(path)
     blocks = {n: rng.normal(size=(k, 2)) for n, k in CODES.items()}
-    plan = RowProducts(blocks, clip=2.5, further={"a": blocks["a"], "c": 2 * blocks["c"]})
+    plan = RowProducts(blocks, clip=2.5, extra_features={"a": blocks["a"], "c": 2 * blocks["c"]})
     assert (sums(ROWS, plan) == sums(DuckDBSource(path, SCHEMA), plan)).all()
 
 
@@ -178,16 +184,20 @@ def test_levels_that_are_merged_share_a_block():
     groups = {"a": np.array([1, 0, 1]), "b": np.array([0, 1]), "c": np.array([0, 0, 1, 1])}
     noise, session = session_on(table_of(ROWS))
     with noise:
-        session.on(Merged(groups)).measure(RowProducts(merged, clip=2.0, further=merged), COST)
+        session.apply(LevelMerge(groups)).measure(
+            RowProducts(merged, clip=2.0, extra_features=merged), COST
+        )
     spread = {
         n: merged[n][np.append(g, np.arange(g.max() + 1, len(merged[n])))]
         for n, g in groups.items()
     }
-    assert (noise.answers[0].exact == sums(ROWS, RowProducts(spread, 2.0, further=spread))).all()
+    assert (
+        noise.answers[0].exact == sums(ROWS, RowProducts(spread, 2.0, extra_features=spread))
+    ).all()
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_kinds_of_holes_are_one_kind_and_what_is_not_applicable_is_a_level(streamed, tmp_path):
+def test_kinds_of_missing_share_a_code_not_applicable_is_a_level(streamed, tmp_path):
     kinds = {"nullable": True, "refused": ("ref",), "not_applicable": ()}
     schema = Schema(
         (
@@ -209,7 +219,7 @@ def test_kinds_of_holes_are_one_kind_and_what_is_not_applicable_is_a_level(strea
 
 
 class Counting:
-    """A stranger's source, which counts and does not weigh."""
+    """A custom source, which counts and has no weights."""
 
     schema = SCHEMA
 
@@ -220,7 +230,7 @@ class Counting:
 def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged():
     plan, little = RowProducts(EYES, clip=2.0), Cost(privacy_measure="gdp", amount=0.01)
     _, session = session_on(table_of(ROWS), cost=Cost(privacy_measure="gdp", amount=0.1))
-    _, stranger = session_on(Counting(), cost=Cost(privacy_measure="gdp", amount=0.1))
+    _, unweighted = session_on(Counting(), cost=Cost(privacy_measure="gdp", amount=0.1))
     for make in (
         lambda: session.measure(plan, Cost(privacy_measure="gdp", amount=1e-40)).value,
         lambda: session.measure(plan, Cost(privacy_measure="pure", amount=0.1)).value,
@@ -228,20 +238,24 @@ def test_what_cannot_be_afforded_or_drawn_is_refused_before_anything_is_charged(
         lambda: RowProducts({"a": np.array([[5.0]])}, clip=1.0),
         lambda: RowProducts({"a": np.array([[np.nan]])}, clip=1.0),
         lambda: RowProducts({"a": np.zeros(3)}, clip=1.0),
-        lambda: RowProducts(EYES, clip=1.0, further={"a": np.full((4, 1), 4.5)}),
-        lambda: session.measure(RowProducts(EYES, 2.0, further={"a": np.eye(3)}), COST).value,
-        lambda: session.measure(RowProducts(EYES, 2.0, further={"z": np.eye(4)}), COST).value,
+        lambda: RowProducts(EYES, clip=1.0, extra_features={"a": np.full((4, 1), 4.5)}),
+        lambda: (
+            session.measure(RowProducts(EYES, 2.0, extra_features={"a": np.eye(3)}), COST).value
+        ),
+        lambda: (
+            session.measure(RowProducts(EYES, 2.0, extra_features={"z": np.eye(4)}), COST).value
+        ),
         lambda: RowProducts({}, clip=0.0),
         lambda: RowProducts({}, clip=np.inf),
-        lambda: RowProducts({}, clip=1.0, alone=0.0),
+        lambda: RowProducts({}, clip=1.0, first_order_weight=0.0),
     ):
         with pytest.raises(ParameterError):
             make()
     with pytest.raises(ParameterError, match="weighted_counts"):
-        stranger.measure(plan, little)
+        unweighted.measure(plan, little)
     with pytest.raises(BudgetExceededError):
         session.measure(plan, COST)
-    assert session.left.amount == stranger.left.amount == 0.1
+    assert session.remaining.amount == unweighted.remaining.amount == 0.1
 
 
 def test_what_was_checked_cannot_be_changed_afterwards():

@@ -7,8 +7,8 @@ from missdp import Categorical, Schema, Table
 from missdp.accounting import Filter
 from missdp.session import (
     CountedRows,
-    Kinds,
     Marginal,
+    MissingKinds,
     Noise,
     RowCount,
     SeededNoise,
@@ -25,14 +25,14 @@ SCHEMA = Schema(
     )
 )
 TREE = Tree(name="a", size=8, levels=(1, 2), within=(2, 6))
-QUERIES = [RowCount(), Kinds("a"), Marginal(("a", "b")), Marginal(()), TREE]
+QUERIES = [RowCount(), MissingKinds("a"), Marginal(("a", "b")), Marginal(()), TREE]
 ROWS = [(0, 0), (7, 1), (3, 0), (8, 1)]
 
 
 def exact(query, rows, missing="joint"):
     codes = np.array(rows).reshape(-1, 2)
     table = Table.from_codes(SCHEMA, {"a": codes[:, 0], "b": codes[:, 1]})
-    return query.exact(CountedRows.of(MemorySource(table), strategy_named(missing)))
+    return query.exact(CountedRows.from_source(MemorySource(table), strategy_named(missing)))
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
@@ -57,11 +57,11 @@ def test_required_attributes_are_those_that_a_counted_row_has_observed():
     """A query that reads every row requires none, whatever the strategy."""
     table = Table.from_codes(SCHEMA, {"a": np.array([8, 1]), "b": np.array([0, 1])})
     for missing, required in (("joint", set()), ("observed", {"a"}), ("complete-rows", {"a"})):
-        rows = CountedRows.of(MemorySource(table), strategy_named(missing))
+        rows = CountedRows.from_source(MemorySource(table), strategy_named(missing))
         assert rows.required(Marginal(("a", "b")).reads) == required
-        assert rows.required(RowCount().reads) == rows.required(Kinds("a").reads) == set()
+        assert rows.required(RowCount().reads) == rows.required(MissingKinds("a").reads) == set()
         assert RowCount().exact(rows) == 2
-        assert Kinds("a").exact(rows).tolist() == [1]
+        assert MissingKinds("a").exact(rows).tolist() == [1]
     assert rows.required(()) == {"a"}
     assert Marginal(()).exact(rows) == 1
 
@@ -69,7 +69,7 @@ def test_required_attributes_are_those_that_a_counted_row_has_observed():
 def test_released_arrays_are_fresh_and_of_public_shape_and_type():
     """Whoever writes into an answer changes no exact count and no later answer."""
     table = Table.from_codes(SCHEMA, {"a": np.arange(9), "b": np.arange(9) % 2})
-    rows = CountedRows.of(MemorySource(table), strategy_named("joint"))
+    rows = CountedRows.from_source(MemorySource(table), strategy_named("joint"))
     session = Session(rows, budget=Filter(1e6), noise=SeededNoise(0))
     tiny = Noise("laplace", 1e-3)  # rounds to no noise
     for query in QUERIES:

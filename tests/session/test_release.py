@@ -52,7 +52,7 @@ def fork(monkeypatch):
 
 
 def test_session_states_the_conditions_of_its_rows_whoever_opens_it():
-    rows = CountedRows.of(
+    rows = CountedRows.from_source(
         MemorySource(Table.from_codes(PLAIN, {"a": np.zeros(3, dtype=int)})),
         strategy_named("joint"),
     )
@@ -81,10 +81,10 @@ def test_release_beyond_the_budget_computes_nothing():
 
 
 def test_release_charges_events_beside_its_own():
-    session, rows = opened(beside=(OTHER,))
+    session, rows = opened(extra_events=(OTHER,))
     session.measure("query")
     assert rows.budget.events == (EVENT, OTHER)
-    session, rows = opened(0.5, beside=(OTHER,))
+    session, rows = opened(0.5, extra_events=(OTHER,))
     for release in (session.measure, session.iterate):
         with pytest.raises(BudgetExceededError):
             release("query")
@@ -103,7 +103,7 @@ def test_release_limit_is_called_before_the_charge():
         raise BudgetExceededError(f"{event.label} is beyond a limit")
 
     session, rows = opened(limit=limit)
-    for derived in (session, session.on("change"), _part(session)):
+    for derived in (session, session.apply("change"), _part(session)):
         for release in (derived.measure, derived.iterate):
             with pytest.raises(BudgetExceededError, match="beyond a limit"):
                 release("query")
@@ -118,9 +118,9 @@ def _part(session):
 def test_reserved_session_spends_from_its_part():
     session, rows = opened()
     part = _part(session)
-    assert session.left.amount == 1.0
+    assert session.remaining.amount == 1.0
     part.measure("query")
-    assert (session.left.amount, part.left.amount) == (1.0, 0.75)
+    assert (session.remaining.amount, part.remaining.amount) == (1.0, 0.75)
     assert len(rows.budget.events) == 1
     with pytest.raises(BudgetExceededError):
         session.reserve(Cost(privacy_measure="pure", amount=1.1), label="more")
@@ -133,7 +133,7 @@ def test_parts_that_together_exceed_the_budget_are_not_reserved():
     ]
     with pytest.raises(BudgetExceededError):
         session.reserve_each(*parts)
-    assert (session.left.amount, rows.budget.events) == (2.0, ())
+    assert (session.remaining.amount, rows.budget.events) == (2.0, ())
 
 
 def test_preview_reads_and_charges_nothing():
@@ -264,7 +264,7 @@ def counted(source=None, **weights):
     rows = source or MemorySource(table)
     for name, value in weights.items():
         setattr(rows, name, value)
-    return CountedRows.of(rows, strategy_named("joint"))
+    return CountedRows.from_source(rows, strategy_named("joint"))
 
 
 def training_session(rows=None, *, planned=True):
@@ -362,7 +362,7 @@ class Fixed:
 
 def test_sampled_sum_reads_rows_more_rarely_than_charged():
     source = Fixed()
-    SampledSum.of(TRAINING).draw(Gradients(), source)
+    SampledSum.from_event(TRAINING).draw(Gradients(), source)
     assert source.rate <= TRAINING.rate - SAMPLING_SLACK
     SampledSum(1.0, 1.0).draw(Gradients(), source)
     assert source.rate == 1.0
@@ -376,7 +376,7 @@ def test_sampled_sum_noise_covers_the_rounding_to_its_grid():
             return super().discrete_gaussian(sigma, shape) + 1
 
     source = OneCell()
-    (cell, _) = SampledSum.of(TRAINING).draw(Gradients(0), source)
+    (cell, _) = SampledSum.from_event(TRAINING).draw(Gradients(0), source)
     assert cell * source.sigma >= TRAINING.noise_multiplier * (1 + 2.0**-14)
 
 

@@ -27,7 +27,7 @@ from missdp.inference.conditionals import fit_conditionals
 from missdp.schema import Always, Determined, NotApplicable, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
 from missdp.schema.modelled import Modelled, complete_schema
-from missdp.session import CountedRows, Marginal, Merged, Noise, SecureNoise, Session
+from missdp.session import CountedRows, LevelMerge, Marginal, Noise, SecureNoise, Session
 from missdp.session.counting import Counter
 from missdp.session.merged_rows import MergedRow
 from missdp.session.modelled_rows import ModelledRow
@@ -215,7 +215,7 @@ CASES = {
 
 
 def test_every_registered_row_function_is_tested_here():
-    ours = {kind for kind in kernel.registered() if kind.__module__.startswith("missdp.")}
+    ours = {kind for kind in kernel.registered_types() if kind.__module__.startswith("missdp.")}
     assert ours == CASES.keys()
 
 
@@ -307,10 +307,10 @@ def test_blocks_of_the_kernel_change_no_row(table, seed):
 def test_merged_counts_are_the_counts_of_merged_rows(table, seed):
     schema, cells, _ = table
     held = MemorySource(Table.of_block(schema, coded(schema, as_cells(cells))))
-    rows = CountedRows.of(held, strategy_named("joint"))
+    rows = CountedRows.from_source(held, strategy_named("joint"))
     facts = rows.facts.schema
     merging = groups(facts, np.random.default_rng(seed))
-    merged = rows.changed(Merged(merging), lambda: None)
+    merged = rows.changed(LevelMerge(merging), lambda: None)
     codes = map_rows(MergedRow(merging), modelled(schema, as_cells(cells)), length(as_cells(cells)))
     for pair in (facts.names[:2], facts.names[1:3]):
         wanted = np.zeros(merged.facts.shape(pair), dtype=np.int64)
@@ -381,7 +381,7 @@ def planted(returned, draws=0):
         def draws(self):
             return draws
 
-        def of_rows(self, rows, uniforms):
+        def apply(self, rows, uniforms):
             return {"a": returned(rows["a"], uniforms)}
 
     return Planted()
@@ -496,7 +496,7 @@ def test_map_rows_other_columns_raise(names, monkeypatch):
     monkeypatch.setattr(kernel, "_REGISTERED", set(kernel._REGISTERED))
     function = planted(lambda a, u: a)
     monkeypatch.setattr(
-        type(function), "of_rows", lambda self, rows, u: dict.fromkeys(names, ROWS["a"])
+        type(function), "apply", lambda self, rows, u: dict.fromkeys(names, ROWS["a"])
     )
     with refuses(DataError, kernel.FAILED):
         map_rows(function, ROWS, 6)
@@ -558,14 +558,14 @@ def test_rows_where_keeps_marked_rows():
 def test_session_on_other_callable_raises():
 
     table = Table.of_block(PLAIN, ROWS)
-    rows = CountedRows.of(MemorySource(table), strategy_named("impute-first"))
+    rows = CountedRows.from_source(MemorySource(table), strategy_named("impute-first"))
     session = Session(rows, budget=Filter(1.0), noise=SecureNoise())
     for change in (lambda a: a, np.sort, planted, MarginallyFilledRow):
         with refuses(ParameterError, "registered"):
-            session.on(change)
+            session.apply(change)
     with refuses(ParameterError, "codes of complete rows"):
-        session.on(ModelledRow(PLAIN))
-    filled = session.on(MarginallyFilledRow(PLAIN, {"a": [0.0, 0.0, 1.0]}))
+        session.apply(ModelledRow(PLAIN))
+    filled = session.apply(MarginallyFilledRow(PLAIN, {"a": [0.0, 0.0, 1.0]}))
     assert filled.facts.schema == complete_schema(PLAIN)
     assert filled.measure(Marginal(("a",)), Noise("laplace", 4.0)).value.shape == (3,)
 

@@ -13,10 +13,10 @@ from missdp.schema.layout import STEPS
 from missdp.session import (
     CountedRows,
     FineCodes,
+    LevelMerge,
     Marginal,
-    Merged,
     Noise,
-    Recoded,
+    Recoding,
     SeededNoise,
     Session,
 )
@@ -41,7 +41,7 @@ def counted(weights=None):
     codes = {"smoker": rng.integers(0, 3, 200), "ill": rng.integers(0, 3, 200)}
     source = MemorySource(Table.from_codes(SCHEMA, codes))
     source._weights = weights
-    return CountedRows.of(source, strategy_named("impute-first"))
+    return CountedRows.from_source(source, strategy_named("impute-first"))
 
 
 def standardised():
@@ -65,16 +65,18 @@ def filling(session, laws):
 
 
 def finer(session):
-    recoded = Recoded(SCHEMA, {}, finer=SCHEMA)
-    return session.on(recoded).on(FineCodes())
+    recoded = Recoding(SCHEMA, {}, fine_schema=SCHEMA)
+    return session.apply(recoded).apply(FineCodes())
 
 
 # Whatever a session on counted rows can be turned into
 DERIVED = {
     "reserve": reserved,
-    "filled": lambda session: session.on(filling(session, {"smoker": [0.5, 0.5]})),
-    "merged": lambda session: session.on(Merged({"smoker": np.arange(2), "ill": np.arange(3)})),
-    "recoded": lambda session: session.on(Recoded(SCHEMA, {})),
+    "filled": lambda session: session.apply(filling(session, {"smoker": [0.5, 0.5]})),
+    "merged": lambda session: session.apply(
+        LevelMerge({"smoker": np.arange(2), "ill": np.arange(3)})
+    ),
+    "recoded": lambda session: session.apply(Recoding(SCHEMA, {})),
     "finer": finer,
     "reserve, filled": lambda session: DERIVED["filled"](reserved(session)),
     "filled, reserve": lambda session: reserved(DERIVED["filled"](session)),
@@ -98,10 +100,10 @@ def test_derived_session_keeps_conditions(name):
 def test_derived_session_keeps_adjacency(name, adjacency, times):
     budget = adaptive(adjacency=adjacency)
     session = DERIVED[name](opened(budget))
-    before = session.left.amount
+    before = session.remaining.amount
     event = measured(session).event
     assert event.adjacency == "add-remove"
-    assert before - session.left.amount == pytest.approx(times * 0.25)
+    assert before - session.remaining.amount == pytest.approx(times * 0.25)
     assert budget.spent.adjacency == adjacency
 
 
@@ -110,7 +112,7 @@ def test_derived_session_keeps_unit(name):
     """The budget stays that of units of three rows, and pays for three rows of each."""
     budget = adaptive(9.0)._for_units("patient", 3)
     session = DERIVED[name](opened(budget))
-    assert session.left.amount == pytest.approx(2.0 if "reserve" in name else 3.0)
+    assert session.remaining.amount == pytest.approx(2.0 if "reserve" in name else 3.0)
     measured(session)
     event = budget.filter()
     assert isinstance(event, UnitEvent)
@@ -161,7 +163,7 @@ def test_counted_rows_of_units_raise():
             raise AssertionError
 
     with pytest.raises(SchemaError, match="by hand"):
-        CountedRows.of(OfUnits(), strategy_named("joint"))
+        CountedRows.from_source(OfUnits(), strategy_named("joint"))
 
 
 # Adjacency is a fact of rows
@@ -175,7 +177,7 @@ def test_replace_one_rows_add_remove_budget_raises():
 def test_counted_rows_replace_one_budget_converts_events():
     budget = adaptive(adjacency="replace-one")
     measured(opened(budget))
-    assert 10.0 - budget.left.amount == pytest.approx(0.5)  # twice 1 / 4
+    assert 10.0 - budget.remaining.amount == pytest.approx(0.5)  # twice 1 / 4
 
 
 def test_standardised_rows_reserve_keeps_conditions_and_adjacency():
@@ -183,7 +185,7 @@ def test_standardised_rows_reserve_keeps_conditions_and_adjacency():
     session = reserved(opened(budget, standardised()))
     event = session.measure(MEAN).event
     assert event.adjacency == budget.spent.adjacency == "replace-one"
-    assert session.left.amount == pytest.approx(2.0 - event.epsilon)
+    assert session.remaining.amount == pytest.approx(2.0 - event.epsilon)
     assert {DOMAIN, ExplicitSeed()} <= {*budget.spent.conditions}
 
 

@@ -26,7 +26,7 @@ SHUT += tuple(f"missdp.statistics.{name}" for name in OF_ROWS)
 # What may be imported of modules that themselves import what must not be seen.
 OF_FAMILIES = {
     "missdp.session": (
-        "Clique", "Dependences", "Expected", "FineCodes", "Kinds", "Marginal", "Merged",
+        "Clique", "Dependences", "Expected", "FineCodes", "MissingKinds", "Marginal", "LevelMerge",
         "Misfits", "Noise", "Products", "Reads", "RowCount", "RowProducts", "Selection", "Session",
         "Total", "Tree", "UnitSums",
     ),

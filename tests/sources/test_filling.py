@@ -47,7 +47,7 @@ LAWS = fit_conditionals(complete(), SIZES)
 
 def filled(source, function, seed):
     """Return the source of the rows that a row function fills."""
-    rows = CountedRows.of(source, strategy_named("impute-first"))
+    rows = CountedRows.from_source(source, strategy_named("impute-first"))
     return rows.changed(function, lambda: np.random.default_rng(seed)).counts._source
 
 

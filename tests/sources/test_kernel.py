@@ -255,8 +255,8 @@ def test_blocks_have_at_most_the_cap_and_each_is_counted_once(missing, monkeypat
     merged = counting.MergedCounts(exact, {n: np.array([0, 0, 1]) for n in names})
     merged.expect(pairs)
     most = 0
-    for clique, counts in merged.each(pairs):
-        most = max(most, sum(table.size for table in exact._kept.values()))
+    for clique, counts in merged.count(pairs):
+        most = max(most, sum(table.size for table in exact._cache.values()))
         whole = MemorySource(rows.table).counts([clique], rows=strategy.rows)[clique]
         for axis in (0, 1):
             whole = counting._merge_levels(whole, np.array([0, 0, 1]), axis)
@@ -269,7 +269,7 @@ def test_blocks_have_at_most_the_cap_and_each_is_counted_once(missing, monkeypat
     exact.expect(pairs)  # again, out of order: each with its block
     rows.passes.clear()
     for clique in (pairs[-1], pairs[0], pairs[-1], pairs[0]):
-        found = dict(exact.each([clique]))[clique]
+        found = dict(exact.count([clique]))[clique]
         whole = MemorySource(rows.table).counts([clique], rows=strategy.rows)[clique]
         assert found.sum() == whole.sum()
     assert len(rows.passes) == 2

@@ -74,7 +74,7 @@ def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():
     plain = Schema((Categorical(name="a", levels=("x",), nullable=True, missing_codes=("?",)),))
     assert Modelled(plain).schema is plain
     source = MemorySource(Table.from_codes(plain, {"a": [0, 1]}))
-    assert CountedRows.of(source, strategy_named("joint")).source is source
+    assert CountedRows.from_source(source, strategy_named("joint")).source is source
 
 
 @settings(max_examples=15)

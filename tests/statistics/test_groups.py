@@ -169,7 +169,7 @@ def test_intervals_of_groups_hold_the_noiseless_answers():
 
 def imputed_survey(budget):
     session = open_table(survey(100), budget=budget)
-    return session.on(KNN_OF_SURVEY.change(session.facts.schema))
+    return session.apply(KNN_OF_SURVEY.change(session.facts.schema))
 
 
 def test_a_part_answers_all_groups_once():
@@ -177,13 +177,13 @@ def test_a_part_answers_all_groups_once():
     session, rich = imputed_survey(Filter(2.0)), RowCounts(function=_rich, reads={"income"})
     how = Cost(privacy_measure="pure", amount=0.5)
     first, second = session.reserve_each(Reservation(how, "a"), Reservation(how, "b"))
-    by_region = first.on(EachLevel("region"))
+    by_region = first.apply(EachLevel("region"))
     assert len(by_region.measure(rich, how).value) == len(REGIONS)
     for spent in (first, by_region):
         with pytest.raises(BudgetExceededError):
             spent.measure(rich, how)
     assert len(noisy_numbers(second.measure(rich, how))) == 1
-    assert session.left.amount == 1.0
+    assert session.remaining.amount == 1.0
 
 
 def _rich(rows):
@@ -194,7 +194,7 @@ def _rich(rows):
 def test_groups_by_filled_cells_charge_nothing(by):
     budget = Filter(2.0)
     with refuses(UnprovenError, "does not divide the rows into groups"):
-        imputed_survey(budget).on(EachLevel(by))
+        imputed_survey(budget).apply(EachLevel(by))
     assert budget.events == ()
 
 
@@ -203,7 +203,7 @@ def test_groups_by_an_attribute_without_levels_charge_nothing():
     schema = Schema((empty, Categorical(name="sex", levels=("f", "m"))))
     session = open_table(Table.read({"empty": [-1], "sex": ["f"]}, schema), budget=Filter(2.0))
     with refuses(ParameterError, "'empty' has no levels, so it makes no groups"):
-        session.on(EachLevel("empty"))
+        session.apply(EachLevel("empty"))
 
 
 def test_the_sensitivity_kit_checks_groups():

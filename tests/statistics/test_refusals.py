@@ -175,7 +175,7 @@ def income_alone(rows):
 def test_custom_query_of_filled_cells_raises_without_a_charge():
     """The average over ways to fill rows exists for sums over rows only."""
     budget = Filter(1.0)
-    filled = open_table(TIES, budget=budget).on(KNN.change(SCHEMA))
+    filled = open_table(TIES, budget=budget).apply(KNN.change(SCHEMA))
     query = CustomQuery(function=income_alone, reads={"income"}, sensitivity=10)
     message = r"^a CustomQuery cannot .*Use RowCounts or RowSums$"
     with pytest.raises(UnprovenError, match=message):
@@ -273,10 +273,10 @@ OF_PERSONS = KNNImputation(impute="income", match_on=("age", "sex"))
 def test_statistics_spend_from_a_filter(delta, privacy_measure, cost, whole):
     budget = Filter(2.0, delta, measure=privacy_measure)
     question = ImputedStatistics(PERSONS, OF_PERSONS, budget=budget)
-    before = budget.left.amount
+    before = budget.remaining.amount
     first = question.mean("income", where="age > 0", **cost)
     spent = (
-        before - budget.left.amount
+        before - budget.remaining.amount
     )  # a cost is spent whole, in the privacy measure of the budget
     assert 0.5 * whole <= spent <= whole * (1 + 1e-9)
     # The next question and its cost may depend on this answer.

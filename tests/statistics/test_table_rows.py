@@ -191,10 +191,10 @@ def test_query_is_charged_with_its_declared_sensitivity():
 PARTS = [Reservation(PURE, label) for label in "ab"]
 CHANGES = {
     "as they came": lambda session: session,
-    "imputed": lambda session: session.on(shared()),
-    "observed": lambda session: session.on(ObservedOn({"income"})),
-    "groups": lambda session: session.on(EachLevel("sex")),
-    "imputed groups": lambda session: session.on(shared()).on(EachLevel("sex")),
+    "imputed": lambda session: session.apply(shared()),
+    "observed": lambda session: session.apply(ObservedOn({"income"})),
+    "groups": lambda session: session.apply(EachLevel("sex")),
+    "imputed groups": lambda session: session.apply(shared()).apply(EachLevel("sex")),
 }
 
 
@@ -225,14 +225,14 @@ def test_reserved_part_answers_within_its_cap_only():
     first, second = opened(budget=budget).reserve_each(*PARTS)
     first.measure(COUNT, PURE)
     with pytest.raises(BudgetExceededError):
-        first.on(ObservedOn({"age"})).measure(SIZE, Cost(privacy_measure="pure", amount=1e-9))
+        first.apply(ObservedOn({"age"})).measure(SIZE, Cost(privacy_measure="pure", amount=1e-9))
     with pytest.raises(BudgetExceededError):
         second.measure(SIZE, Cost(privacy_measure="pure", amount=1.0001))
     # A query that is made from an earlier answer is charged to its own cap.
     centre = float(opened().measure(COUNT, PURE).values[0])
     query = RowSums(function=incomes, reads={"income"}, arguments=(centre,), bound=1e3)
     second.measure(query, PURE)
-    assert budget.left.amount == 0
+    assert budget.remaining.amount == 0
     assert [len(event.log) for event in budget.events] == [1, 1]
 
 
@@ -252,16 +252,16 @@ def test_part_of_a_replace_one_budget_answers_within_its_cap():
     """A cap is stated for one row more or less, and the budget converts it: twice the epsilon."""
     budget = Filter(2.0, adjacency="replace-one")
     (part,) = opened(budget=budget).reserve_each(PARTS[0])
-    assert budget.left.amount == 0
+    assert budget.remaining.amount == 0
     part.measure(COUNT, PURE)
 
 
 def test_required_attributes_and_conditions_stay_after_changes():
     session = opened(budget=Filter(9.0))
-    one = session.on(ObservedOn({"age"})).on(ObservedOn({"income"}))
+    one = session.apply(ObservedOn({"age"})).apply(ObservedOn({"income"}))
     assert one.facts.observed == {"age", "income"}
     (part,) = one.reserve_each(PARTS[0])
-    assert part.on(EachLevel("sex")).facts.observed == {"age", "income"}
+    assert part.apply(EachLevel("sex")).facts.observed == {"age", "income"}
     assert part.measure(COUNT, PURE).event.required == {"age", "income"}
     retained = session.promise().conditions
     assert PublicDomain() in retained
@@ -282,7 +282,7 @@ def test_a_change_is_computed_once_for_all_parts(monkeypatch):
     )
     change, parts = shared(), opened().reserve_each(*PARTS)
     for part in parts:
-        part.on(change).measure(COUNT, PURE)
+        part.apply(change).measure(COUNT, PURE)
     assert len(calls) == 1
 
 
@@ -327,9 +327,9 @@ def test_changes_in_another_order_raise(name):
     session = opened()
     *before, last = changes()
     for change in before:
-        session = session.on(change)
+        session = session.apply(change)
     with pytest.raises(error):
-        session.on(last)
+        session.apply(last)
 
 
 def failing(rows):
@@ -445,7 +445,7 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(mon
     """A row moves an average by about a million units, and rounding each number by two more."""
     monkeypatch.setattr(NearestNeighbours, "fill", fills_in_ways)
     with RecordingNoise(0) as noise:
-        asked = opened().on(shared())
+        asked = opened().apply(shared())
         asked.measure(COUNT, PURE)
         sexes = RowCounts(function=one_code, reads={"sex"}, cells=2, label="sexes")
         asked.measure(sexes, PURE)
@@ -477,7 +477,7 @@ def test_imputed_cells_get_noise_by_the_private_bound_and_others_plain_noise(mon
 def test_queries_without_imputed_cells_do_not_impute(monkeypatch):
     monkeypatch.setattr(NearestNeighbours, "fill", looking_at)
     query = RowCounts(function=one_code, reads={"sex"}, cells=2)
-    asked = opened().on(shared())
+    asked = opened().apply(shared())
     assert asked.measure(query, QUIET).values.sum() == 40
 
 
@@ -487,7 +487,7 @@ def oldest(rows):
 
 def test_an_imputation_that_fails_says_nothing(monkeypatch):
     monkeypatch.setattr(NearestNeighbours, "fill", looking_at)
-    asked = opened().on(shared())
+    asked = opened().apply(shared())
     with refuses(DataError, "^the imputation of the rows failed$"):
         asked.measure(COUNT, PURE)
 
@@ -525,8 +525,8 @@ REFUSED = [
     ("RowCounts, RowSums", lambda asked: asked.measure(strange(CustomQuery)(**OLDEST), QUIET)),
     ("Noise, or for a Cost", lambda asked: asked.measure(SIZE, strange(Noise)("laplace", 1.0))),
     ("private rows", copy.deepcopy),
-    ("pure epsilon or rho", lambda asked: asked.on(shared()).measure(COUNT, GAUSSIAN)),
-    ("private bound", lambda asked: asked.on(shared()).measure(COUNT, QUIET)),
+    ("pure epsilon or rho", lambda asked: asked.apply(shared()).measure(COUNT, GAUSSIAN)),
+    ("private bound", lambda asked: asked.apply(shared()).measure(COUNT, QUIET)),
 ]
 
 

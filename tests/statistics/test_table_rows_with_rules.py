@@ -43,7 +43,7 @@ def count_of(rows, function, required=(), *, budget=None, **more):
     with RecordingNoise(0) as noise:
         session = open_table(rows, budget=budget or Filter(1e12))
         if required:
-            session = session.on(ObservedOn(required))
+            session = session.apply(ObservedOn(required))
         session.measure(RowCounts(function=function, **more), PURE)
     return noise.answers[0].exact
 

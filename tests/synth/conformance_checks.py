@@ -42,7 +42,7 @@ from missdp.errors import (
 )
 from missdp.estimator import clone
 from missdp.schema import Categorical, Schema
-from missdp.serialization import sealed, unsealed
+from missdp.serialization import seal, unseal
 from missdp.session import SeededNoise
 from missdp.sources import MemorySource
 from missdp.sources.streamed import DuckDBSource
@@ -206,9 +206,9 @@ def _save_and_load(on: FittedSubject) -> None:
         path = Path(folder) / "model.json"
         model.save(path)
         again = on.family.load(path)
-        document = unsealed(json.loads(path.read_text(encoding="utf-8")))
+        document = unseal(json.loads(path.read_text(encoding="utf-8")))
         for broken in ({}, document | {"parameters": {"x": 1}}):
-            path.write_text(json.dumps(sealed(broken)), encoding="utf-8")
+            path.write_text(json.dumps(seal(broken)), encoding="utf-8")
             with refuses(DataError, "a broken model file", containing="not a missdp model"):
                 on.family.load(path)
     kept = (again.missing, again.epsilon) == (on.strategy, on.epsilon)

@@ -50,7 +50,7 @@ def spent_of(cost, events):
     """What releases cost together, as a share of what they may cost."""
     budget = Filter.from_cost(cost, delta=1e-6 if cost.privacy_measure != "pure" else 0.0)
     budget.charge(*events)
-    return 1 - budget.left.amount / cost.amount
+    return 1 - budget.remaining.amount / cost.amount
 
 
 def all_is_spent(model):
@@ -139,7 +139,7 @@ def test_eight_fits_cost_what_they_are_capped_by_and_not_eight_epsilons():
     budget = Filter(3.0, 1e-5)
     for _ in range(8):
         made("MST", budget=budget).fit(TABLE)
-    squared = Cost.worth("gdp", 1.0, 1e-6).amount
+    squared = Cost.from_epsilon("gdp", 1.0, 1e-6).amount
     assert [event.cost.amount for event in budget.events] == pytest.approx([squared] * 8, rel=1e-12)
     spent = 3.0 - budget.remaining_epsilon
     assert delta_from_mu((8 * squared) ** 0.5, spent) <= 1e-5
@@ -160,14 +160,14 @@ def test_families_and_marginals_share_one_budget():
     fits = [made(f, epsilon=epsilon, budget=budget).fit(TABLE) for f, epsilon in asked.items()]
     budget.charge(GaussianEvent(sensitivity=1, sigma=20.0))
     mine = budget.reserve(Filter.from_cost(Cost(privacy_measure="zcdp", amount=0.02), delta=1e-6))
-    rows = CountedRows.of(MemorySource(TABLE), strategy_named("joint"))
+    rows = CountedRows.from_source(MemorySource(TABLE), strategy_named("joint"))
     session = Session(rows, budget=mine, noise=SecureNoise())
-    session.measure(Marginal(("a",)), Noise.worth(session.left))
-    rhos = [Cost.worth("gdp", 0.5, 1e-6).amount / 2] * 2 + [0.3**2 / 2, 1 / 800, 0.02]
+    session.measure(Marginal(("a",)), Noise.from_cost(session.remaining))
+    rhos = [Cost.from_epsilon("gdp", 0.5, 1e-6).amount / 2] * 2 + [0.3**2 / 2, 1 / 800, 0.02]
     oracle = RdpAccountant(np.linspace(3, 90, 2000).tolist())
     oracle.compose(ZCDpEvent(sum(rhos)))
-    assert session.left.amount < 1e-6
-    assert budget.cost.amount - budget.left.amount == pytest.approx(sum(rhos), rel=1e-9)
+    assert session.remaining.amount < 1e-6
+    assert budget.cost.amount - budget.remaining.amount == pytest.approx(sum(rhos), rel=1e-9)
     assert 4.0 - budget.remaining_epsilon == pytest.approx(oracle.get_epsilon(1e-5), rel=1e-4)
     for fit, event in zip(fits, budget.events, strict=False):
         assert isinstance(event, FilterEvent)

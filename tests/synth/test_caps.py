@@ -34,7 +34,7 @@ from missdp.ground_truth import (
 )
 from missdp.ground_truth.replicas import _chosen_curve, chosen_costs
 from missdp.schema import NotApplicable
-from missdp.serialization import sealed, unsealed
+from missdp.serialization import seal, unseal
 from missdp.session import Marginal, Noise
 from missdp.synth import adaptive, fitting, shared_steps
 from missdp.synth.adaptive import AdaptiveFit
@@ -270,11 +270,11 @@ def test_a_file_keeps_the_caps_that_its_fit_was_kept_within(tmp_path, monkeypatc
     again = MST.load(path)
     assert again.ground_truth_guarantee(rates(0.5)) == stated
     assert again.fitted_.limits == model.fitted_.limits
-    document = unsealed(json.loads(path.read_text(encoding="utf-8")))
+    document = unseal(json.loads(path.read_text(encoding="utf-8")))
     limits = document["limits"]
     for wrong in ({"events": ["a"], "structure": 1}, {"events": []}, {"amount": -1.0}, 5):
         wrong = limits | wrong if isinstance(wrong, dict) else wrong
-        path.write_text(json.dumps(sealed(document | {"limits": wrong})), encoding="utf-8")
+        path.write_text(json.dumps(seal(document | {"limits": wrong})), encoding="utf-8")
         with refuses(DataError, "is not a missdp model. Expected"):
             MST.load(path)
 
@@ -301,8 +301,8 @@ def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
 def again(session, *arguments, measured=adaptive.release_one_way, **more):
     """Charged to what is behind pairs, its claim would be half of what an attacker sees."""
     one_way = measured(session, *arguments, **more)
-    most = replace(session.left, amount=0.8 * session.left.amount)
-    session.measure(Marginal(("a",)), Noise.worth(most))
+    most = replace(session.remaining, amount=0.8 * session.remaining.amount)
+    session.measure(Marginal(("a",)), Noise.from_cost(most))
     return one_way
 
 

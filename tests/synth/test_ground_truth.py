@@ -167,7 +167,7 @@ def session_on(table, missing="observed", epsilon=4.0):
     budget = Filter(epsilon)
     source = MemorySource(table)
     return Session(
-        CountedRows.of(source, strategy_named(missing)), budget=budget, noise=SecureNoise()
+        CountedRows.from_source(source, strategy_named(missing)), budget=budget, noise=SecureNoise()
     ), budget
 
 

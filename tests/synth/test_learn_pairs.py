@@ -46,19 +46,21 @@ def margins(table, amount, seed=0, missing="joint"):
     budget = Filter.from_cost(Cost(privacy_measure="gdp", amount=amount), delta=1e-6)
     noise = SeededNoise(seed)
     session = Session(
-        CountedRows.of(MemorySource(table), strategy_named(missing)), budget=budget, noise=noise
+        CountedRows.from_source(MemorySource(table), strategy_named(missing)),
+        budget=budget,
+        noise=noise,
     )
     return session, measure_one_way(
-        session, Noise.worth(Cost(privacy_measure="gdp", amount=0.1 * amount / 3)), {}
+        session, Noise.from_cost(Cost(privacy_measure="gdp", amount=0.1 * amount / 3)), {}
     )
 
 
 def release(table, *, amount=1e6, clip=20.0, seed=0, missing="joint"):
     session, (one_way, _) = margins(table, amount, seed, missing)
     plan = RowProducts(
-        dict(zip("abc", centred_blocks(one_way), strict=True)), clip=clip, alone=ALONE
+        dict(zip("abc", centred_blocks(one_way), strict=True)), clip=clip, first_order_weight=ALONE
     )
-    return PairRelease(one_way, session.measure(plan, session.left).value, plan)
+    return PairRelease(one_way, session.measure(plan, session.remaining).value, plan)
 
 
 def truth(table):
@@ -200,4 +202,4 @@ def test_margins_get_more_of_a_vector_where_rows_are_few_for_the_noise(rows, fac
         few = replace(one_way, rows=rows / mu) if rows > 1 else one_way
         for clip in ("auto", 2.0):
             plan = _plan_products("abc", few, Cost(privacy_measure="gdp", amount=mu**2), clip=clip)
-            assert plan.alone == pytest.approx(ALONE * factor)
+            assert plan.first_order_weight == pytest.approx(ALONE * factor)

@@ -12,7 +12,7 @@ from missdp import AllPairs, Categorical, Numeric, Schema
 from missdp.accounting import Cost, Filter
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.inference.dyadic import Histogram
-from missdp.session import CountedRows, FineCodes, Merged, Noise, Recoded, SeededNoise, Session
+from missdp.session import CountedRows, FineCodes, LevelMerge, Noise, Recoding, SeededNoise, Session
 from missdp.sources import open_source, strategy_named
 from missdp.synth.first_parts import find_bins
 from missdp.synth.learn_pairs import _plan_products, measure_one_way, release_pairs
@@ -71,14 +71,18 @@ def session_on(data, noise, amount=1e6):
     source = open_source(data, OPEN)
     budget = Filter.from_cost(Cost(privacy_measure="gdp", amount=amount), delta=1e-6)
     session = Session(
-        CountedRows.of(source.coded_as(GRID), strategy_named("joint")), budget=budget, noise=noise
+        CountedRows.from_source(source.coded_as(GRID), strategy_named("joint")),
+        budget=budget,
+        noise=noise,
     )
     cells = {n: CUT[n].encode_values(GRID[n].reach[0]) for n in ("pay", "age")}
-    return session.on(Recoded(CUT, cells, FINE))
+    return session.apply(Recoding(CUT, cells, FINE))
 
 
 def crude_of(session, amount=1e5):
-    return measure_one_way(session, Noise.worth(Cost(privacy_measure="gdp", amount=amount)), {})[0]
+    return measure_one_way(
+        session, Noise.from_cost(Cost(privacy_measure="gdp", amount=amount)), {}
+    )[0]
 
 
 CRUDE = crude_of(session_on(people(3000), SeededNoise(0)))
@@ -158,22 +162,22 @@ def test_a_row_with_a_large_number_uses_up_the_clip():
 
 def test_finer_codes_spend_what_the_door_itself_does():
     session = session_on(people(50), SeededNoise(0), amount=1.0)
-    plan = _plan_products(OPEN.names, CRUDE, session.left, clip=5.0, numbers=NUMBERS)
+    plan = _plan_products(OPEN.names, CRUDE, session.remaining, clip=5.0, numbers=NUMBERS)
     part = session.reserve(Cost(privacy_measure="gdp", amount=0.5), label="half")
     groups = CRUDE.groups(OPEN.names)
     groups |= {a.name: np.arange(a.size) for a in FINE if a.name != "sex"}
-    part.on(FineCodes()).on(Merged(groups)).measure(plan, part.left)
-    assert part.left.amount < 1e-9
-    assert session.left.amount == pytest.approx(0.5)
+    part.apply(FineCodes()).apply(LevelMerge(groups)).measure(plan, part.remaining)
+    assert part.remaining.amount < 1e-9
+    assert session.remaining.amount == pytest.approx(0.5)
     with refuses(BudgetExceededError):
-        session.on(FineCodes()).on(Merged(groups)).measure(
+        session.apply(FineCodes()).apply(LevelMerge(groups)).measure(
             plan, Cost(privacy_measure="gdp", amount=0.6)
         )
-    merged = session.on(Merged(CRUDE.groups(OPEN.names)))
-    assert session.facts.has_finer_codes
-    assert not merged.facts.has_finer_codes
+    merged = session.apply(LevelMerge(CRUDE.groups(OPEN.names)))
+    assert session.facts.has_fine_codes
+    assert not merged.facts.has_fine_codes
     with refuses(ParameterError, "not changed again"):
-        merged.on(FineCodes())
+        merged.apply(FineCodes())
 
 
 @pytest.mark.parametrize("clip", [60.0, 6.0])

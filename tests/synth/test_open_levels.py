@@ -124,8 +124,8 @@ def test_costs_add_up_and_failures_beside_them(fitted):
 
 @pytest.mark.long
 def test_failures_of_several_columns_add_up(monkeypatch):
-    seen, whole = [], found_by._least_count
-    monkeypatch.setattr(found_by, "_least_count", lambda *a: seen.append(a[1]) or whole(*a))
+    seen, whole = [], found_by._min_count
+    monkeypatch.setattr(found_by, "_min_count", lambda *a: seen.append(a[1]) or whole(*a))
     schema = Schema((*SCHEMA.attributes, OpenCategorical(name="job", nullable=True)))
     data = rows().assign(job=rows(seed=1).illness)
     model = AllPairs(epsilon=2.0, delta=1e-6).fit(data, schema=schema)
@@ -155,7 +155,7 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
         return found / runs
 
     assert leaks(600) <= delta / 10 + 3 * math.sqrt(0.04 / 600)
-    monkeypatch.setattr(found_by, "_least_count", lambda *_: 1)
+    monkeypatch.setattr(found_by, "_min_count", lambda *_: 1)
     assert leaks(40) > 0.4
 
 

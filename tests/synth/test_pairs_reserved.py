@@ -64,7 +64,7 @@ def test_the_share_is_kept_back_where_cells_have_rows_enough():
     plan, how = request.plan(), mst.selection_plan(request)
     whole, pairs = plan.total, pairs_of(itertools.combinations(range(5), 2))
     share = 0.35 * whole.amount
-    noise = Noise.worth(replace(whole, amount=share / len(pairs)))
+    noise = Noise.from_cost(replace(whole, amount=share / len(pairs)))
     enough = 2.2 * noise.std * 16
 
     def kept(rows, pairs=pairs, attributes=5):

@@ -70,7 +70,9 @@ def exact_trees(frame, strategy, measure, within, levels):
     budget = Filter(1.0, delta, measure=measure)
     with RecordingNoise(0) as noise:
         facts = {"budget": budget, "noise": noise}
-        session = Session(CountedRows.of(source.coded_as(grid), strategy_named(strategy)), **facts)
+        session = Session(
+            CountedRows.from_source(source.coded_as(grid), strategy_named(strategy)), **facts
+        )
         for name in ("pay", "age"):
             size = session.facts.schema[name].size
             tree = Tree(name=name, size=size, levels=levels, within=within or (0, size))
@@ -112,7 +114,7 @@ def test_cuts_are_charged_saved_and_hold_values_on_the_step(family, tmp_path):
     model = family(epsilon=2.0, random_state=1).fit(people(4000), schema=SCHEMA)
     looks = ["tree pay", "tree pay", "tree age", "tree age"]  # for the range, and inside of it
     assert [e.label for e in trees(model)] == looks
-    whole = Request(model).budget.left
+    whole = Request(model).budget.remaining
     paid = [float(whole.price(e) / exact(whole.amount)) for e in trees(model)]
     assert np.add.reduceat(paid, [0, 2]) == pytest.approx([0.15, 0.15], rel=0.02)  # looks included
     assert set(model.bins_) == {"pay", "age"}

@@ -26,7 +26,7 @@ FAMILIES = (AllPairs, AIM, MST)
 
 EVERY_ROW = {"missdp.table.units.chosen": lambda units, _: units >= 0}
 BY_THE_ROW = {
-    "missdp.accounting.filters.Cost.of_each": lambda cost, _: cost,
+    "missdp.accounting.filters.Cost.per_row": lambda cost, _: cost,
     "missdp.accounting.unit_costs._of_group": lambda event, _: event,
 }
 

@@ -165,7 +165,9 @@ def test_what_protects_single_rows_refuses_units():
     table = Table.read(pd.DataFrame({"p": [1, 2], "age": [3, 4]}), with_unit())
     session = {"budget": Filter(1.0), "noise": SecureNoise()}
     for protects in (
-        lambda: Session(CountedRows.of(MemorySource(table), strategy_named("joint")), **session),
+        lambda: Session(
+            CountedRows.from_source(MemorySource(table), strategy_named("joint")), **session
+        ),
         lambda: open_table(table, budget=Filter(1.0)),
         lambda: RowDomain.of(table.schema, rows=2),
     ):

@@ -28,11 +28,11 @@ def histograms(counted=answered, before=None, after=None):
     def fit(session, plan, request):
         if before is not None:
             before(session)
-        total = row_count(session, Noise.worth(session.share(0.05)))
+        total = row_count(session, Noise.from_cost(session.share(0.05)))
         filled = impute(session, cost=session.share(0.1))
         names = filled.facts.schema.names
         filled.expect(Marginal((name,)) for name in names)
-        noise = Noise.worth(filled.share(1 / len(names)))
+        noise = Noise.from_cost(filled.share(1 / len(names)))
         counts = {name: counted(filled, name, noise) for name in names}
         return Learned(counts | ({} if after is None else after(session, counts)), total)
 
@@ -70,7 +70,7 @@ class ExactCounts(Histograms):
 
 def kinds_of(session, counts):
     return {
-        f"kinds of {name}": session._rows.came.counts([(name,)], rows="extended")[name,][codes[0] :]
+        f"kinds of {name}": session._rows.raw.counts([(name,)], rows="extended")[name,][codes[0] :]
         for name, codes in session.facts.modelled.kinds.items()
     }
 
@@ -183,7 +183,7 @@ def counted(law, event=None):
 
     def run(rows):
         budget = Filter(1000.0, 0.1)
-        session = Session(OneCount(rows, event), budget=budget, noise=NoiseSource.of(0))
+        session = Session(OneCount(rows, event), budget=budget, noise=NoiseSource.from_seed(0))
         session.measure("how many", law)
         return budget
 

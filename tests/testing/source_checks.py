@@ -17,7 +17,7 @@ import numpy as np
 
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
-from missdp.session.counting import offers
+from missdp.session.counting import has_method
 from missdp.session.observed_rows import complete_rows
 from missdp.session.row_weights import RowWeight
 from missdp.sources import MarginalSource, MemorySource
@@ -119,13 +119,13 @@ class _Source:
             for clique in cliques:
                 wanted = _by_hand(table, clique, rows, retained)
                 _alike(result[clique], wanted, f"{when}, rows={rows!r}")
-        if offers(source, "weighted_counts"):
+        if has_method(source, "weighted_counts"):
             weight = _made_up_weight(table.schema)
             sums = source.weighted_counts(cliques[:_WEIGHED], weight)
             for clique in cliques[:_WEIGHED]:
                 wanted = _by_hand(table, clique, "extended", retained, weight)
                 _alike(sums[clique], wanted, f"sums of weights, {when}")
-        if offers(source, "code_blocks"):
+        if has_method(source, "code_blocks"):
             blocks = _rows_of_blocks(source, table.schema.names, when)
             columns = (table.codes(name)[retained].tolist() for name in table.schema.names)
             alike = blocks == collections.Counter(zip(*columns, strict=True))
@@ -152,9 +152,9 @@ class _Source:
         """Sums of weights, rows as codes and rows left out are those by hand, where it has them."""
         table, when = self._table(60), "of rows observed on some attributes"
         source = self.make(table)
-        named = [name for name in ("weighted_counts", "code_blocks") if offers(source, name)]
+        named = [name for name in ("weighted_counts", "code_blocks") if has_method(source, name)]
         for fewer, names in self._fewer(source):
-            weighs = offers(fewer, "weighted_counts") or "weighted_counts" not in named
+            weighs = has_method(fewer, "weighted_counts") or "weighted_counts" not in named
             expect(weighs, f"weighted_counts is missing {when}")
             self._compare(fewer, table, when, observed_on=names)
         return f"it has {', '.join(named) or 'neither weighted_counts nor code_blocks'}"
@@ -162,10 +162,10 @@ class _Source:
     def _fewer(self, source):
         """Yield sources of the rows that are observed on some attributes, and these."""
         names = self._schema.nullable
-        if offers(source, "observed_on"):
+        if has_method(source, "observed_on"):
             yield source.observed_on(names[-1:]), names[-1:]
             yield source.observed_on(names[:1]).observed_on(names[1:2]), names[:2]
-        if offers(source, "observed_on") or isinstance(source, MemorySource):
+        if has_method(source, "observed_on") or isinstance(source, MemorySource):
             yield complete_rows(source), names
 
     def cells(self):
@@ -336,7 +336,7 @@ def _made_up_weight(schema):
     """Return weights of rows that differ with every cell."""
     rng = np.random.default_rng(0)
     squares = {a.name: rng.integers(0, 1000, a.extended_size) for a in schema}
-    return RowWeight(squares, alone=3, bound=20_000, most=1000)
+    return RowWeight(squares, first_order_weight=3, bound=20_000, max_weight=1000)
 
 
 def _all_cliques(schema):

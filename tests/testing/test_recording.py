@@ -33,7 +33,7 @@ FILLED = KNNImputation(impute="alter", match_on="score")
 
 def opened(epsilon=100.0, seed=0, rows=range(9)):
     rows = examples.OneCount(rows, EVENT)
-    return Session(rows, budget=Filter(epsilon), noise=NoiseSource.of(seed))
+    return Session(rows, budget=Filter(epsilon), noise=NoiseSource.from_seed(seed))
 
 
 def count(session):
@@ -45,16 +45,16 @@ def exact_of(noise):
 
 
 def patched():
-    return Session.__dict__["_release"], NoiseSource.__dict__["of"]
+    return Session.__dict__["_release"], NoiseSource.__dict__["from_seed"]
 
 
 def test_recording_ends_restores_both_functions():
     before = patched()
     with RecordingNoise(0) as noise:
         assert all(a is not b for a, b in zip(before, patched(), strict=True))
-        assert NoiseSource.of(5) is noise
+        assert NoiseSource.from_seed(5) is noise
     assert patched() == before
-    assert isinstance(NoiseSource.of(), SecureNoise)
+    assert isinstance(NoiseSource.from_seed(), SecureNoise)
 
 
 def test_recording_ends_by_an_error_restores_both_functions():

@@ -1,9 +1,9 @@
-"""Accounting: what releases cost, computed from facts about mechanisms, never from data.
+"""Accounting: the privacy cost of releases, computed from facts about mechanisms, never from data.
 
-Events state what was done, and measures and compositions bound its cost. A `Guarantee` states the
-promise and its conditions. A `Filter` or a `Composition` is charged before anything is computed.
-Budgets in a database that outlive a process (the ledger) are in `missdp.governance`; what missing
-values amplify is in `missdp.ground_truth`.
+Events state facts about mechanisms. Measures and compositions bound the cost of events. A
+`Guarantee` states the promise and its conditions. A `Filter` or a `Composition` is charged before
+anything is computed. Budgets that outlive a process are kept in a database, the ledger
+(`missdp.governance`). Amplification by missing values is in `missdp.ground_truth`.
 """
 
 from missdp.accounting.budget import Filter as Filter
@@ -52,6 +52,6 @@ from missdp.conditions import RowFunctionsTested as RowFunctionsTested
 from missdp.conditions import RowIndependentMissingness as RowIndependentMissingness
 from missdp.conditions import RowsWithoutUnit as RowsWithoutUnit
 from missdp.conditions import WeightsOfRows as WeightsOfRows
-from missdp.exports import exported
+from missdp.exports import exported_names
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

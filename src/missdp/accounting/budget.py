@@ -20,12 +20,12 @@ from missdp.accounting.events import (
     Event,
     PureEvent,
     check_adjacency,
+    convert_adjacency,
     flatten,
-    under,
     unit_of,
 )
 from missdp.accounting.exact import exact, float_down, float_up, total
-from missdp.accounting.filters import FilterEvent, Priced, without_failure
+from missdp.accounting.filters import CheckedLog, FilterEvent, without_failure
 from missdp.accounting.guarantee import Guarantee
 from missdp.accounting.measures import Cost, PrivacyMeasure, approximate_delta
 from missdp.accounting.unit_costs import UnitEvent
@@ -38,26 +38,26 @@ from missdp.errors import (
     check_positive,
 )
 
-# Which process this is: a new token after every fork, since the numbers of processes return.
+# A token of this process. Each fork gets a new token, since process numbers are used again.
 _FORKS = [object()]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _FORKS.append(object()))
 
 Events: TypeAlias = tuple[Event, ...]
 Entries: TypeAlias = "tuple[Event | Filter, ...]"
-_OF_ROWS = (PureEvent(epsilon=0.0),)
+_ROW_EVENTS = (PureEvent(epsilon=0.0),)  # an event that protects single rows
 
 
 def as_events(entries: Entries) -> Events:
-    """Return the events of a budget's entries; a filter that was reserved is one event."""
+    """Return the events of a budget's entries. A filter that was reserved is one event."""
     return tuple(entry.filter() if isinstance(entry, Filter) else entry for entry in entries)
 
 
 class Budget:
-    """A budget is one object in one process: it is neither copied, nor pickled, nor forked."""
+    """Base class of budgets. A budget cannot be copied, pickled or forked."""
 
     charged_first: ClassVar[bool] = False
-    """Whether a fit must not even open its rows before it is charged."""
+    """Whether a fit must charge the budget before it opens the private rows."""
 
     def __init__(self, epsilon: float, delta: float, adjacency: Adjacency) -> None:
         self._epsilon = epsilon
@@ -85,11 +85,11 @@ class Budget:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Everything charged so far, in order; a part that was reserved is one event."""
+        """All charged events, in order. A part that was reserved is one event."""
         return as_events(self._entries)
 
     def charge(self, *events: Event, conditions: Iterable[Condition] = ()) -> None:
-        """Record ``events`` as spent, with the conditions that they rest on, or refuse them all.
+        """Record ``events`` as spent, with the conditions that they rest on, or raise an error.
 
         Call it *before* reading the data. Nothing is refunded: a computation that fails after
         its charge may already have revealed something by failing.
@@ -111,7 +111,7 @@ class Budget:
         *,
         label: str = "",
         conditions: Iterable[Condition] = (),
-        beside: Iterable[Event] = (),
+        extra_events: Iterable[Event] = (),
     ) -> Filter:
         """Set a part of this budget aside, and return it.
 
@@ -127,8 +127,9 @@ class Budget:
             Public name.
         conditions : iterable of Condition
             Conditions of the part's releases, in addition to those charged along with them.
-        beside : iterable of Event
-            Charged with the part, or refused with it: events that the part does not count.
+        extra_events : iterable of Event
+            Events that the part does not count. All of them are charged with the part, or no charge
+            is made.
 
         Raises
         ------
@@ -137,12 +138,12 @@ class Budget:
 
         Examples
         --------
-        >>> whole = Filter(1.0, 1e-5)
-        >>> fits = [whole.reserve(Filter(0.2, 1e-6, measure="gdp")) for _ in range(5)]
-        >>> round(whole.remaining_epsilon, 2)
+        >>> budget = Filter(1.0, 1e-5)
+        >>> parts = [budget.reserve(Filter(0.2, 1e-6, measure="gdp")) for _ in range(5)]
+        >>> round(budget.remaining_epsilon, 2)
         0.59
         """
-        self.reserve_each([part], labels=[label], conditions=conditions, beside=beside)
+        self.reserve_each([part], labels=[label], conditions=conditions, extra_events=extra_events)
         return part
 
     def reserve_each(
@@ -151,9 +152,9 @@ class Budget:
         *,
         labels: Sequence[str],
         conditions: Iterable[Condition] = (),
-        beside: Iterable[Event] = (),
+        extra_events: Iterable[Event] = (),
     ) -> None:
-        """Set several parts of this budget aside, all of them or none; see `reserve`.
+        """Set several parts of this budget aside, all of them or none, as `reserve` does for one.
 
         Parameters
         ----------
@@ -161,7 +162,7 @@ class Budget:
             Different fresh filters without ``failure``.
         labels : sequence of str
             The public name of each.
-        conditions, beside
+        conditions, extra_events
             As for `reserve`.
 
         Raises
@@ -175,13 +176,13 @@ class Budget:
             raise ParameterError("only a fresh Filter without failure can be reserved")
         for part, label in zip(parts, labels, strict=True):
             part._label = label
-        caps, more = [part.filter() for part in parts], tuple(beside)
-        self._record(flatten((*caps, *more)), (*parts, *more), conditions)
+        cap_events, extra = [part.filter() for part in parts], tuple(extra_events)
+        self._record(flatten((*cap_events, *extra)), (*parts, *extra), conditions)
         for part in parts:
             part._reserved, part._payer = True, self
 
     def can_afford(self, *events: Event) -> bool:
-        """Return whether `charge` would accept these events now; records nothing."""
+        """Return whether `charge` would accept these events now. It records nothing."""
         raise NotImplementedError
 
     def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
@@ -190,10 +191,10 @@ class Budget:
 
     @property
     def spent(self) -> Guarantee:
-        """The guarantee of the whole budget, once anything was charged.
+        """The guarantee of the total budget, once anything was charged.
 
-        How much of a filter was spent in the end is an outcome, and no guarantee. The guarantee of
-        a composition is that of its plan.
+        The amount that was spent from a filter is an outcome, which guarantees nothing. The
+        guarantee of a composition is the guarantee of its plan.
         """
         with self._lock:
             conditions, charged = self._held_conditions(), bool(self._entries)
@@ -202,11 +203,11 @@ class Budget:
         return Guarantee(0.0, 0.0, self._adjacency, "incomplete", conditions)
 
     def _stated(self, conditions: tuple[Condition, ...]) -> Guarantee:
-        """Return the guarantee of the whole budget."""
+        """Return the guarantee of the total budget."""
         raise NotImplementedError
 
     def _held_conditions(self) -> tuple[Condition, ...]:
-        """The conditions of every release, those of the parts that were reserved among them."""
+        """The conditions of every release, including releases from reserved parts."""
         with self._lock:
             entries, held = self._entries, self._conditions
         parts = (c for e in entries if isinstance(e, Filter) for c in e._held_conditions())
@@ -218,7 +219,7 @@ class Budget:
         return False
 
     def check_process(self) -> None:
-        """Refuse to go on in a fork of the process that made this budget."""
+        """Raise an error in a fork of the process that made this budget."""
         if self._process != (os.getpid(), _FORKS[-1]):
             raise BudgetExceededError(
                 "this budget belongs to the process that made it: a fork holds a copy, which could "
@@ -267,7 +268,7 @@ class Filter(Budget):
         Gaussian DP has a bound for, it is ``"zcdp"``.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The relation the total holds for. A replace-one filter also takes add-remove events and
-        converts them (see `Event.to_replace_one`); the opposite is refused.
+        converts them (see `Event.to_replace_one`). An add-remove filter takes no replace-one event.
     failure : float, default 0.0
         The part of delta that is kept for events with a delta of their own, at most delta. The
         deltas of these events add up to this at most.
@@ -304,8 +305,8 @@ class Filter(Budget):
         self._failure = check_delta("failure", failure)
         if self._failure > self._delta:
             raise ParameterError("failure is a part of delta, and at most delta")
-        worth = Cost.for_counts if measure is None else partial(Cost.worth, measure)
-        self._cap_at(worth(self._epsilon, self._spared))
+        cost = Cost.for_counts if measure is None else partial(Cost.from_epsilon, measure)
+        self._cap_at(cost(self._epsilon, self._spared))
         self._spent, self._failed = Fraction(0), Fraction(0)
         self._label = ""
         self._reserved = False
@@ -322,23 +323,20 @@ class Filter(Budget):
         nothing else depends on it.
 
         >>> budget = Filter.from_cost(Cost(privacy_measure="zcdp", amount=0.02), delta=1e-6)
-        >>> budget.left.amount, round(budget.epsilon, 2)
+        >>> budget.remaining.amount, round(budget.epsilon, 2)
         (0.02, 0.9)
         """
         if not isinstance(cost, Cost) or cost.amount == 0:
             raise ParameterError("cost must be a Cost above 0")
-        delta = check_delta("delta", delta)
-        if cost.privacy_measure != "pure" and delta == 0:
-            raise ParameterError(
-                f"the measure {cost.privacy_measure!r} is worth nothing at delta 0"
-            )
-        epsilon = cost.epsilon(delta)
-        made = cls(epsilon or cost.amount, delta, measure=cost.privacy_measure, adjacency=adjacency)
-        made._cap_at(cost)
-        return made
+        delta, measure = check_delta("delta", delta), cost.privacy_measure
+        if measure != "pure" and delta == 0:
+            raise ParameterError(f"the measure {measure!r} is worth nothing at delta 0")
+        part = cls(cost.epsilon(delta) or cost.amount, delta, measure=measure, adjacency=adjacency)
+        part._cap_at(cost)
+        return part
 
     def _cap_at(self, cost: Cost) -> None:
-        """Set the cap, as its event states it: the amount of a mu is rounded."""
+        """Set the cap to the cost of its event, in which a mu is rounded."""
         self._cost, self._cap = cost, cost.price(cost.event()) if cost.amount else Fraction(0)
 
     def _for_units(
@@ -347,21 +345,21 @@ class Filter(Budget):
         """Return a fresh filter with the same total that protects units of at most ``rows`` rows.
 
         Not public: the caller must have chosen the rows of each unit, which cannot be checked here.
-        Events that are charged to it, its `cost` and its `left` are stated for one row. Its
+        Events that are charged to it, its `cost` and its `remaining` are stated for one row. Its
         epsilon, its `filter` and its `spent` are stated for a unit. With ``counts_as="one"``, all
         rows of a unit count as one together.
         """
         if not self._is_fresh:
             raise ParameterError("only a fresh Filter without failure can be for units")
-        made = type(self).from_cost(
-            self._cost.of_each(rows if counts_as == "rows" else 1),
+        part = type(self).from_cost(
+            self._cost.per_row(rows if counts_as == "rows" else 1),
             delta=self._delta,
             adjacency=self._adjacency,
         )
-        made._epsilon = self._epsilon
-        made._unit = {"unit": unit, "rows": rows, "counts_as": counts_as}
-        made.filter()  # refused now, if nothing is proven
-        return made
+        part._epsilon = self._epsilon
+        part._unit = {"unit": unit, "rows": rows, "counts_as": counts_as}
+        part.filter()  # raises now if nothing is proven
+        return part
 
     @property
     def _is_fresh(self) -> bool:
@@ -384,28 +382,28 @@ class Filter(Budget):
         return self._cost
 
     @property
-    def left(self) -> Cost:
+    def remaining(self) -> Cost:
         """The cost that can still be charged.
 
         >>> from missdp.accounting import Filter, GaussianEvent
         >>> budget = Filter(1.0, 1e-6, measure="zcdp")
         >>> budget.charge(GaussianEvent(sensitivity=1, sigma=10.0))
-        >>> round(budget.left.amount, 4)
+        >>> round(budget.remaining.amount, 4)
         0.0194
         """
         with self._lock:
-            left = exact(self._cost.amount) - self._spent
-        return replace(self._cost, amount=max(0.0, float_down(left)))
+            remaining = exact(self._cost.amount) - self._spent
+        return replace(self._cost, amount=max(0.0, float_down(remaining)))
 
     @property
     def remaining_epsilon(self) -> float:
-        """Total epsilon less the epsilon of what was charged, at the filter's delta.
+        """Total epsilon less the epsilon of all charged events, at the filter's delta.
 
-        Epsilons do not add up at a delta above 0, so more than this may still be affordable:
-        ask `can_afford`.
+        Epsilons do not add up at a delta above 0. So more than this may still be affordable, and
+        `can_afford` returns the exact answer.
         """
         if self._cost.privacy_measure == "pure":
-            return self.left.amount
+            return self.remaining.amount
         with self._lock:
             running = replace(self._cost, amount=float_up(self._spent))
         return max(0.0, float_down(exact(self._epsilon) - exact(running.epsilon(self._spared))))
@@ -414,7 +412,7 @@ class Filter(Budget):
         """Return the event that a filter is accounted by: its cap, with a log of its releases."""
         facts: dict[str, Any] = {
             "capacity": self._cost.event(adjacency=self._adjacency),
-            "log": Priced(self.events),
+            "log": CheckedLog(self.events),
             "label": label or self._label,
             "adjacency": self._adjacency,
             "failure": float(self._failure),
@@ -429,19 +427,19 @@ class Filter(Budget):
         return Guarantee(self._epsilon, delta, self._adjacency, "incomplete", conditions, proof)
 
     def can_afford(self, *events: Event) -> bool:
-        """Return whether `charge` would accept these events now; records nothing."""
+        """Return whether `charge` would accept these events now. It records nothing."""
         self.check_process()
         with self._lock:
-            return self._fits(*self._with(under(self._adjacency, flatten(events))))
+            return self._fits(*self._with(convert_adjacency(self._adjacency, flatten(events))))
 
     def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
-        kept = all_conditions(conditions)
-        converted = under(self._adjacency, parts)
+        stated = all_conditions(conditions)
+        converted = convert_adjacency(self._adjacency, parts)
         with self._lock:
-            # What a part costs was charged as a fact about rows, unless it is for units.
-            of_rows = self._payer is not None or self._failure
-            held = _OF_ROWS if of_rows else as_events(self._entries[:1])
-            unit_of((*held, *as_events(entries)))
+            # The cost of a part was charged as a fact about rows, unless the part is for units.
+            is_for_rows = self._payer is not None or self._failure
+            charged = _ROW_EVENTS if is_for_rows else as_events(self._entries[:1])
+            unit_of((*charged, *as_events(entries)))
             sums = self._with(converted)
             if not self._fits(*sums):
                 remedy = "Add noise, ask for less, or use a larger budget"
@@ -454,10 +452,10 @@ class Filter(Budget):
                 )
             self._spent, self._failed = sums
             self._entries += entries
-            self._conditions += kept
+            self._conditions += stated
 
     def _with(self, parts: tuple[Event, ...]) -> tuple[Fraction, Fraction]:
-        """Return the cost of what was charged and these parts, and their deltas."""
+        """Return the cost and the deltas of the charged events and of these parts together."""
         spent, failed = self._spent, self._failed
         for part, times in Counter(parts).items():
             spent = total((spent, times * self._cost.price(without_failure(part))))
@@ -473,7 +471,7 @@ class Filter(Budget):
 
 
 def check_paid(ledger: str, budget: Budget | None) -> None:
-    """Refuse to release from rows whose schema names a ledger, but by a budget in it."""
+    """Raise an error if the schema of rows names a ledger in which the budget does not stand."""
     if ledger and (budget is None or not budget.pays_for(ledger)):
         raise LedgerError(
             f"the schema names the budget {ledger!r}, without which nothing is read: pass "

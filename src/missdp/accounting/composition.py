@@ -1,4 +1,4 @@
-"""Compositions: what events cost together in (epsilon, delta), if all were fixed in advance.
+"""Compositions: the joint (epsilon, delta) cost of events that were all fixed in advance.
 
 Each bound is valid, and the smallest counts. Privacy measures add up costs
 (`missdp.accounting.measures`), Rényi divergences add up order by order (`missdp.accounting.renyi`),
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from missdp.accounting.events import Adjacency, Event, Protects, flatten, under
+from missdp.accounting.events import Adjacency, Event, Protects, convert_adjacency, flatten
 from missdp.accounting.exact import (
     add_remove_share,
     exact,
@@ -23,9 +23,15 @@ from missdp.accounting.loss_distributions import (
     MAX_TOTAL,
     composed_epsilon,
     rough_epsilon,
-    tabulated,
+    tabulated_event,
 )
-from missdp.accounting.measures import MEASURES, Measure, PrivacyMeasure, approximate_delta, proven
+from missdp.accounting.measures import (
+    MEASURES,
+    Measure,
+    PrivacyMeasure,
+    approximate_delta,
+    has_bound,
+)
 from missdp.accounting.renyi import epsilon_from_rdp, rdp_curve, renyi_curve
 from missdp.errors import UnprovenError, check_delta
 
@@ -101,25 +107,26 @@ def proven_epsilon(
     >>> proven_epsilon([LaplaceEvent(sensitivity=1, scale=2.0)], 0.0, "replace-one")
     1.0
     """
-    given = (events,) if isinstance(events, Event) else tuple(events)
-    parts, delta, found = flatten(given), check_delta("delta", delta), math.inf
-    if len(given) == 1:
-        found = given[0].epsilon_bound(delta, adjacency=adjacency, protects=protects)
+    releases = (events,) if isinstance(events, Event) else tuple(events)
+    parts, delta, epsilon = flatten(releases), check_delta("delta", delta), math.inf
+    if len(releases) == 1:
+        epsilon = releases[0].epsilon_bound(delta, adjacency=adjacency, protects=protects)
     unproven: UnprovenError | None = None
-    if found > enough:
+    if epsilon > enough:
         try:
-            found = min(found, _smallest(under(adjacency, parts), delta, enough=enough))
+            converted = convert_adjacency(adjacency, parts)
+            epsilon = min(epsilon, _smallest(converted, delta, enough=enough))
         except UnprovenError as error:
             unproven = error
     converts = adjacency == "replace-one" and all(e.adjacency == "add-remove" for e in parts)
-    if found > enough and converts:
+    if epsilon > enough and converts:
         try:
-            found = min(found, _in_two_steps(given, delta, protects, enough))
+            epsilon = min(epsilon, _in_two_steps(releases, delta, protects, enough))
         except UnprovenError as error:
             unproven = error
-    if unproven is not None and math.isinf(found):
+    if unproven is not None and math.isinf(epsilon):
         raise unproven
-    return found
+    return epsilon
 
 
 def _in_two_steps(
@@ -137,7 +144,7 @@ def _in_two_steps(
 
 
 def _fixed_point(needed: Callable[[float], float]) -> float:
-    """Return an e with needed(e) <= e, nearly the smallest; infinity if there is none.
+    """Return an e with needed(e) <= e, nearly the smallest, or infinity if there is none.
 
     ``needed`` falls with e, so every iterate is a valid bound.
     """
@@ -150,45 +157,43 @@ def _fixed_point(needed: Callable[[float], float]) -> float:
 
 
 def _smallest(parts: tuple[Event, ...], delta: float, *, enough: float = 0.0) -> float:
-    """Return the smallest bound, or the first that is enough; the slow one comes last."""
+    """Return the smallest bound, or the first that is enough. The slow bound comes last."""
     if not parts:
         return 0.0
     additive = applicable_measures(parts)
-    left = exact(delta) - total(exact(approximate_delta(event)) for event in parts)
+    spare = exact(delta) - total(exact(approximate_delta(event)) for event in parts)
     best = math.inf
-    for measure in additive.values() if left >= 0 else ():
-        best = min(best, measure.epsilon(measure.total(parts), float_down(left)))
+    for measure in additive.values() if spare >= 0 else ():
+        best = min(best, measure.epsilon(measure.total(parts), float_down(spare)))
         if best <= enough:
             return best
-    curved, tabular = other_bounds(parts, additive)
-    if delta == 0:  # a small divergence may be 0 in floating point, where it is none
+    curved, tabular = other_bounds(parts, has_measure=bool(additive))
+    if delta == 0:  # a small positive divergence may be 0 in floating point
         return best
-    if curved and left > 0:
-        best = min(best, epsilon_from_rdp(*renyi_curve(parts), float_down(left)))
+    if curved and spare > 0:
+        best = min(best, epsilon_from_rdp(*renyi_curve(parts), float_down(spare)))
     if tabular and best > enough and not MAX_TOTAL < rough_epsilon(parts, best, delta) < math.inf:
         best = min(best, composed_epsilon(parts, delta))
     return best
 
 
 def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measure]:
-    """Return the measures in which every event has a cost; raise if adjacencies are mixed."""
+    """Return the measures in which every event has a cost, or raise for mixed adjacencies."""
     if len({event.adjacency for event in parts}) > 1:
         raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
     kinds = set(parts)
-    return {n: m for n, m in MEASURES.items() if all(proven(m.cost, event) for event in kinds)}
+    return {n: m for n, m in MEASURES.items() if all(has_bound(m.cost, event) for event in kinds)}
 
 
-def other_bounds(
-    parts: tuple[Event, ...], additive: dict[PrivacyMeasure, Measure]
-) -> tuple[bool, bool]:
+def other_bounds(parts: tuple[Event, ...], *, has_measure: bool) -> tuple[bool, bool]:
     """Return whether a Rényi curve and loss distributions cover all events.
 
     Parameters
     ----------
     parts : tuple of Event
         Elementary events under one adjacency.
-    additive : dict
-        What `applicable_measures` returned for them.
+    has_measure : bool
+        Whether `applicable_measures` returns a measure for these events.
 
     Raises
     ------
@@ -196,10 +201,10 @@ def other_bounds(
         If no bound covers the events, and no measure does.
     """
     kinds = set(parts)
-    curved = all(proven(rdp_curve, event) for event in kinds)
-    tabular = all(proven(tabulated, event) for event in kinds)
-    if not (additive or curved or tabular):
+    curved = all(has_bound(rdp_curve, event) for event in kinds)
+    tabular = all(has_bound(tabulated_event, event) for event in kinds)
+    if not (has_measure or curved or tabular):
         named = ", ".join(sorted({type(event).__name__ for event in kinds}))
         raise UnprovenError(f"no bound is proven for a composition of these events: {named}")
-    few = not tabular or len(set(map(tabulated, kinds))) <= _MAX_DISTINCT
-    return curved, tabular and (few or not (additive or curved))
+    few = not tabular or len(set(map(tabulated_event, kinds))) <= _MAX_DISTINCT
+    return curved, tabular and (few or not (has_measure or curved))

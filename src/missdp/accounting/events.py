@@ -15,35 +15,35 @@ from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from missdp.accounting.exact import replace_one_of
-from missdp.errors import ParameterError, UnprovenError, one_of
+from missdp.errors import ParameterError, UnprovenError, check_choice
 from missdp.serialization import Record
 from missdp.validation import CountFrom1, Delta, NonNegative, Positive, Probability, as_set
 
 Adjacency = Literal["add-remove", "replace-one"]
 """Which tables are neighbours: one row more or less, or one row replaced by another."""
 Protects = Literal["incomplete", "ground-truth"]
-"""What a guarantee is about: the table as it is, or the table before values went missing."""
+"""The protected table: the incomplete table, or the table before values went missing."""
 
 RequiredAttributes = Annotated[
     frozenset[str] | None,
     Field(description="a collection of attribute names, not one string"),
     BeforeValidator(as_set),
 ]
-"""Attributes that a row must have observed to be read by a mechanism; None if every row is."""
+"""Attributes that a row must have observed to be read, or None if every row is read."""
 
 ROW = "row"
 """The unit of protection where nothing else is declared."""
 
 
 def check_adjacency(value: str) -> Adjacency:
-    """Return ``value`` if it names a neighbouring relation; refuse it otherwise."""
-    found: Adjacency = one_of("adjacency", value, get_args(Adjacency))
-    return found
+    """Return ``value`` if it names a neighbouring relation, or raise an error."""
+    adjacency: Adjacency = check_choice("adjacency", value, get_args(Adjacency))
+    return adjacency
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event(Record, abstract=True):
-    """Base class of all events; every kind takes these parameters, too.
+    """Base class of all events. Every kind of event has these parameters.
 
     Parameters
     ----------
@@ -68,24 +68,24 @@ class Event(Record, abstract=True):
     adjacency: Adjacency = "add-remove"
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the elementary events this one is made of."""
+        """Return the elementary events of this event."""
         return (self,)
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return an epsilon that this event proves by itself at ``delta``; infinite by default.
+        """Return an epsilon that this event proves by itself at ``delta``, infinite by default.
 
-        For events that carry a proof of their own (amplification, a test before a release): it is
-        recomputed here, by the code that knows the proof, whenever a guarantee states it.
+        Some events carry a separate proof, such as amplification or a test before a release. Their
+        epsilon is recomputed here, by the code of the proof, whenever a guarantee states it.
         """
         del delta, adjacency, protects
         return math.inf
 
     def required_conditions(self) -> tuple[Record, ...]:
-        """Return the conditions without which `epsilon_bound` is not proven; none by default."""
+        """Return the conditions that the proof of `epsilon_bound` needs, none by default."""
         return ()
 
     def protected_unit(self) -> tuple[str, int]:
-        """Return the unit that this event protects, and the most rows that it reads of one."""
+        """Return the protected unit, and the largest number of its rows that are read."""
         return unit_of(getattr(self, "events", ()))
 
     def to_replace_one(self) -> Event:
@@ -128,14 +128,14 @@ class PureEvent(Event):
 class SelectionEvent(PureEvent):
     """The exponential mechanism (noisy max with Gumbel noise): epsilon-bounded range.
 
-    Its privacy loss lies in an interval of length epsilon, so it is epsilon-DP and, better than
-    an arbitrary epsilon-DP mechanism, (epsilon^2 / 8)-zCDP (Cesar & Rogers 2021, "Bounding,
-    concentrating, and truncating"; bounded range is due to Durfee & Rogers 2019).
+    Its privacy loss lies in an interval of length epsilon (bounded range, Durfee & Rogers 2019). So
+    it is epsilon-DP. It is also (epsilon^2 / 8)-zCDP, which is better than for an arbitrary
+    epsilon-DP mechanism (Cesar & Rogers 2021, "Bounding, concentrating, and truncating").
 
     Parameters
     ----------
     epsilon : float
-        At least 0; 2 * sensitivity / scale for Gumbel noise.
+        At least 0. For Gumbel noise, 2 * sensitivity / scale.
     """
 
 
@@ -162,13 +162,13 @@ class LaplaceEvent(_NoiseEvent):
     """Laplace noise on every coordinate of a query of bounded L1 sensitivity.
 
     With ``discrete=True`` (the default) query and noise are integers and the noise has mass
-    proportional to exp(-abs(x) / scale). Its own privacy loss counts then, which is *worse* than
-    the continuous one. With ``discrete=False`` both are real.
+    proportional to exp(-abs(x) / scale). The discrete privacy loss counts then, which is *larger*
+    than the continuous privacy loss. With ``discrete=False`` both are real.
 
     Parameters
     ----------
     sensitivity : float
-        L1 sensitivity under ``adjacency``; at least 1 if discrete, above 0 otherwise.
+        L1 sensitivity under ``adjacency``: at least 1 if discrete, above 0 otherwise.
     scale : float
         Noise scale b, above 0.
     discrete : bool, default True
@@ -186,12 +186,12 @@ class GaussianEvent(_NoiseEvent):
     exp(-x^2 / (2 sigma^2)). The zCDP and RDP bounds of the continuous Gaussian hold for it
     (Canonne, Kamath & Steinke 2020, Theorem 14). The continuous privacy loss distribution does
     not hold. The discrete one is composed if the sensitivity is below 2, since the integer shift
-    is known then. With ``discrete=False`` every bound is that of the continuous law.
+    is known then. With ``discrete=False`` every bound is the bound of continuous noise.
 
     Parameters
     ----------
     sensitivity : float
-        L2 sensitivity under ``adjacency``; at least 1 if discrete, above 0 otherwise.
+        L2 sensitivity under ``adjacency``: at least 1 if discrete, above 0 otherwise.
     sigma : float
         Noise parameter, above 0 (the standard deviation if continuous).
     discrete : bool, default True
@@ -238,7 +238,7 @@ class ZCDPEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RDPEvent(Event):
-    """A mechanism of which its Rényi divergence is known at some orders.
+    """A mechanism with known bounds on its Rényi divergence at some orders.
 
     Parameters
     ----------
@@ -297,30 +297,30 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     return tuple(part for event in sequence for part in event.flatten())
 
 
-def under(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return the events as facts under one adjacency: add-remove facts are converted if need be."""
+def convert_adjacency(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return the events as facts under one adjacency, converted from add-remove if necessary."""
     if check_adjacency(adjacency) == "replace-one":
         return tuple(event.to_replace_one() for event in events)
-    kept = tuple(events)
-    for event in kept:
+    parts = tuple(events)
+    for event in parts:
         if event.adjacency != "add-remove":
             kind = type(event).__name__
-            what = f"{event.label} (a {kind})" if event.label else f"a {kind}"
+            name = f"{event.label} (a {kind})" if event.label else f"a {kind}"
             raise UnprovenError(
-                f"{what} hides which value a row has (replace-one), with a public number of rows; "
+                f"{name} hides which value a row has (replace-one), with a public number of rows; "
                 "from that nothing follows for adding or removing a row. Use a budget with "
                 "adjacency='replace-one': it takes add-remove releases as well, and converts them"
             )
-    return kept
+    return parts
 
 
 def unit_of(events: Iterable[Event]) -> tuple[str, int]:
-    """Return the one unit that events protect, and the most rows that one reads of it."""
-    found = {event.protected_unit() for event in events}
-    if len({unit for unit, _ in found}) > 1:
-        named = ", ".join(sorted({repr(unit) for unit, _ in found}))
+    """Return the unit that all events protect, and the most rows that an event reads of a unit."""
+    units = {event.protected_unit() for event in events}
+    if len({unit for unit, _ in units}) > 1:
+        named = ", ".join(sorted({repr(unit) for unit, _ in units}))
         raise UnprovenError(
             f"releases that protect different units ({named}) cannot be added up: declare the same "
             "unit in every schema of the table, and give each unit a budget of its own"
         )
-    return max(found, default=(ROW, 1))
+    return max(units, default=(ROW, 1))

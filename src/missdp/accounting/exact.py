@@ -1,11 +1,11 @@
-"""Exact sums of costs, and what sums are worth in (epsilon, delta).
+"""Exact sums of costs, and the conversion of sums to (epsilon, delta).
 
 A budget that adds floating-point numbers accepts charges of 1e-17 without end. Here a number that a
-person wrote (``epsilon=0.1``) counts as that decimal number, and a number that follows from noise
-(sensitivity / scale) counts as the exact quotient, rounded up wherever it must be rounded.
+person wrote (``epsilon=0.1``) counts as that decimal number. A number that follows from noise
+(sensitivity / scale) counts as the exact quotient. Numbers that must be rounded are rounded up.
 
 Rényi and zCDP curves are converted to (epsilon, delta) and back by Proposition 12 of Canonne,
-Kamath and Steinke (2020): a divergence R(a) of order a gives
+Kamath and Steinke (2020). A divergence R(a) of order a gives
 epsilon = R(a) + log(1 - 1/a) - (log delta + log a) / (a - 1). Gaussian DP is converted by Theorem 8
 of Balle & Wang (2018), which is exact for continuous noise.
 """
@@ -29,22 +29,22 @@ from missdp.errors import (
 )
 from missdp.types import Floats
 
-# Sums of many different fractions grow without bound; beyond this many bits they are rounded up.
+# Bits of a denominator. Sums of many different fractions are rounded up beyond this size.
 _MAX_BITS = 4096
 _FINE = 2**1024
-# Rounding of (1 + e^epsilon) and of its product with delta, upwards.
+# Factor that rounds (1 + e^epsilon) and its product with delta upwards.
 _OUTWARD = 1 + 2.0**-50
-# More than the relative error of a few floating-point operations.
+# A relative error above the error of a few floating-point operations.
 _ROUNDING = 1e-15
 
 
 def exact(value: float) -> Fraction:
-    """Return a number as it is written in decimal, so that ten times 0.1 is exactly 1."""
+    """Return the decimal number that a float displays, so that ten times 0.1 is exactly 1."""
     return Fraction(repr(float(value)))
 
 
 def _ceiling(number: Fraction) -> Fraction:
-    """Return the number, or, if it takes very many digits, the next number up that takes fewer."""
+    """Return the number, or a slightly larger number with fewer digits if it has very many."""
     if number.denominator.bit_length() <= _MAX_BITS:
         return number
     return Fraction(-((-number.numerator * _FINE) // number.denominator), _FINE)
@@ -52,17 +52,17 @@ def _ceiling(number: Fraction) -> Fraction:
 
 def total(costs: Iterable[Fraction]) -> Fraction:
     """Return the sum of costs, exact or rounded up by less than 2**-1024 for each of them."""
-    found = Fraction(0)
+    result = Fraction(0)
     for cost in costs:
-        found = _ceiling(found + cost)
-    return found
+        result = _ceiling(result + cost)
+    return result
 
 
 def float_up(number: Fraction, *, read: Callable[[float], Fraction] = exact) -> float:
-    """Return the smallest floating-point number that, as it is read, is at least ``number``.
+    """Return the smallest float whose value, by ``read``, is at least ``number``.
 
-    Read as it is written in decimal, or as ``Fraction`` reads it: in binary. Infinity if there is
-    none.
+    The value is the decimal number that the float displays, or with ``read=Fraction`` the exact
+    binary number. The result is infinite if there is no such float.
     """
     near = _float(number)
     while near < math.inf and read(near) < number:
@@ -71,7 +71,7 @@ def float_up(number: Fraction, *, read: Callable[[float], Fraction] = exact) -> 
 
 
 def float_down(number: Fraction) -> float:
-    """Return a floating-point number that, written in decimal, is at most ``number``."""
+    """Return a float whose decimal form is at most ``number``."""
     near = min(_float(number), sys.float_info.max)
     while exact(near) > number:
         near = math.nextafter(near, -math.inf)
@@ -86,15 +86,34 @@ def _float(number: Fraction) -> float:
 
 
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
-    """Return the least Laplace scale for which ``count`` releases cost at most epsilon together.
+    """Return the smallest Laplace scale for which ``count`` releases cost at most epsilon together.
 
-    The sensitivity is in L1 norm. Infinity if there is no such scale.
+    Parameters
+    ----------
+    sensitivity : float
+        In L1 norm, above 0.
+    epsilon : float
+        Above 0.
+    count : int, default 1
+        Number of releases.
 
+    Returns
+    -------
+    float
+        The scale, rounded up. Infinite if there is no such scale.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> scale_for(1.0, 0.1), scale_for(1.0, 0.7, count=3)
     (10.0, 4.2857142857142865)
     """
-    moved = Fraction(check_positive("sensitivity", sensitivity))
-    target = check_bounded_integer("count", count, least=1) * moved
+    shift = Fraction(check_positive("sensitivity", sensitivity))
+    target = check_bounded_integer("count", count, min_value=1) * shift
     # The noise is drawn at the binary number.
     return float_up(target / exact(check_positive("epsilon", epsilon)), read=Fraction)
 
@@ -105,7 +124,7 @@ def integer_shift(sensitivity: float) -> int:
 
 
 def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return what an add-remove (epsilon, delta) guarantee gives when one row is replaced.
+    """Return the (epsilon, delta) of an add-remove guarantee when one row is replaced.
 
     Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
     (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
@@ -129,12 +148,12 @@ def add_remove_share(epsilon: float, delta: float) -> float:
 def boundary(
     holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-12
 ) -> tuple[float, float]:
-    """Narrow two numbers until they are nearly equal; ``holds`` is true of the second one only.
+    """Narrow two numbers until they are nearly equal. ``holds`` is true of the second number only.
 
     Parameters
     ----------
     holds : callable
-        A condition on a number. It is false at ``low`` and true at ``high``, which is not checked.
+        A condition on a number, false at ``low`` and true at ``high``. Neither is checked.
     low, high : float
         The numbers to begin with, ``low <= high``.
     tolerance : float, default 1e-12
@@ -154,7 +173,7 @@ def boundary(
 
 
 def overhead(orders: Floats | float, delta: float) -> Floats:
-    """Return what the conversion adds to the Rényi divergence at each order, rounded up."""
+    """Return the term that the conversion adds to the divergence of each order, rounded up."""
     a = np.asarray(orders, dtype=np.float64)
     gain, loss = np.log1p(-1 / a), (math.log(delta) + np.log(a)) / (a - 1)
     return np.asarray(gain - loss + _ROUNDING * (np.abs(gain) + np.abs(loss)))
@@ -166,8 +185,8 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
         return 0.0
     if delta <= 0:
         return math.inf
-    found = minimum_over_orders(lambda a: rho * a * (1 + _ROUNDING) + float(overhead(a, delta)))[1]
-    return max(0.0, found) * (1 + _ROUNDING)
+    best = minimum_over_orders(lambda a: rho * a * (1 + _ROUNDING) + float(overhead(a, delta)))[1]
+    return max(0.0, best) * (1 + _ROUNDING)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
@@ -193,20 +212,20 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def minimum_over_orders(objective: Callable[[float], float]) -> tuple[float, float]:
-    """Minimise over the order by a coarse grid and a search; a poor minimum costs tightness."""
+    """Minimise over the order by a coarse grid and a search. A poor minimum is a valid bound."""
     from scipy.optimize import minimize_scalar
 
     grid = np.linspace(-12.0, 18.0, 121)
     values = np.array([objective(1 + math.exp(u)) for u in grid])
     best = int(np.argmin(values))
-    found = minimize_scalar(
+    refined = minimize_scalar(
         lambda u: objective(1 + math.exp(u)),
         bounds=(grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]),
         method="bounded",
         options={"xatol": 1e-10},
     )
-    if float(found.fun) < values[best]:
-        return 1 + math.exp(float(found.x)), float(found.fun)
+    if float(refined.fun) < values[best]:
+        return 1 + math.exp(float(refined.x)), float(refined.fun)
     return 1 + math.exp(float(grid[best])), float(values[best])
 
 
@@ -214,7 +233,7 @@ def minimum_over_orders(objective: Callable[[float], float]) -> tuple[float, flo
 
 
 def gdp_mu(squared: Fraction) -> float:
-    """Return the mu of a square, rounded up; of the square of a floating-point number, itself."""
+    """Return the mu of a square, rounded up. The square of a float gives the float itself."""
     if squared <= 0:
         return 0.0
     # Near 1, where a square root neither overflows nor vanishes.
@@ -238,11 +257,11 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
         return 0.0
     upper = float(log_ndtr(mu / 2 - epsilon / mu))
     lower = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    # The logarithms are a relative 1e-15 or so off, and the exponentials, and the answer is less
-    # than 1e-18 larger because discrete noise is not quite what was rounded.
+    # Logarithms and exponentials have a relative error of about 1e-15. The rounding of discrete
+    # noise adds less than 1e-18 to the result.
     slack = 1e-14 * (1 + epsilon + abs(upper) + abs(lower))
-    found = math.exp(upper) * (-math.expm1(min(0.0, lower - upper)) + slack)
-    return min(1.0, max(found, sys.float_info.min))
+    delta = math.exp(upper) * (-math.expm1(min(0.0, lower - upper)) + slack)
+    return min(1.0, max(delta, sys.float_info.min))
 
 
 @lru_cache(maxsize=256)
@@ -250,15 +269,15 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     """Return an epsilon, at most a relative 1e-12 too large, at which mu-GDP has this delta."""
     if mu == 0 or delta_from_mu(mu, 0.0) <= delta:
         return 0.0
-    most = mu * mu / 2 + mu * 40
-    if delta <= 0 or not delta_from_mu(mu, most) <= delta:
+    upper = mu * mu / 2 + mu * 40
+    if delta <= 0 or not delta_from_mu(mu, upper) <= delta:
         return math.inf
-    return boundary(lambda epsilon: delta_from_mu(mu, epsilon) <= delta, 0.0, most)[1]
+    return boundary(lambda epsilon: delta_from_mu(mu, epsilon) <= delta, 0.0, upper)[1]
 
 
 @lru_cache(maxsize=256)
 def mu_of_cost(epsilon: float, delta: float) -> float:
-    """Return the largest mu, but for a relative 1e-12, that is worth at most (epsilon, delta)."""
+    """Return the largest mu, but for a relative 1e-12, that implies (epsilon, delta)-DP."""
 
     def too_much(mu: float) -> bool:
         return not delta_from_mu(mu, epsilon) <= delta

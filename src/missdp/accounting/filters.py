@@ -1,22 +1,22 @@
 """Privacy filters: an adaptive sequence of releases, accounted by its cap.
 
-If a later noise scale, or whether there is a later release at all, depends on an earlier answer,
-then the amount that was spent is an outcome and proves nothing. The cap does. It must be fixed
-before the first release, with the privacy definition in which it counts. Whatever is chosen along
-the way, pure epsilons add up (Rogers et al. 2016). So do zCDP rhos (Feldman & Zrnic 2021;
-Whitehouse et al. 2023) and the squares of mu in Gaussian DP (Smith & Thakurta 2022).
+Suppose that a later noise scale, or the existence of a later release, depends on an earlier answer.
+Then the amount that was spent is an outcome and proves nothing. The cap proves the guarantee. It
+must be fixed before the first release, with the privacy definition in which it counts. Pure
+epsilons add up for every adaptive choice (Rogers et al. 2016). So do zCDP rhos (Feldman & Zrnic
+2021, Whitehouse et al. 2023) and the squares of mu in Gaussian DP (Smith & Thakurta 2022).
 
 Failures
 --------
-An event may hold but for a delta: `ApproximateEvent`. For given neighbours the mechanism is then a
-choice by a coin of the same probability delta under both: it reveals the table, or it is
-epsilon-DP (Kairouz, Oh & Viswanath 2015). A filter adds the deltas up to a cap, ``failure``, and
-the epsilons as costs of its measure. Let w be the probability that no coin of a path comes up. It
-is the same under both neighbours, at least 1 - failure, and at most 1. Without a coin that comes
-up, the densities of a path are w p and w q, with p and q within the cap. So the hockey-stick
+An `ApproximateEvent` holds except with probability delta. For given neighbours, a coin with
+probability delta under both of them decides between two mechanisms. One reveals the table, and the
+other is epsilon-DP (Kairouz, Oh & Viswanath 2015). A filter adds the deltas up to a cap,
+``failure``, and the epsilons as costs of its measure. Let w be the probability that no coin of a
+path comes up. It is equal under both neighbours, at least 1 - failure, and at most 1. If no coin
+comes up, the densities of a path are w p and w q, with p and q within the cap. So the hockey-stick
 divergence is at most failure plus the divergence of p and q (Whitehouse et al. 2023, Theorem 1,
 for zCDP). A fixed composition of the cap with an `ApproximateEvent` of epsilon 0 and delta
-``failure`` states the same.
+``failure`` gives an equal statement.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from missdp.accounting.events import (
     GaussianEvent,
     PureEvent,
     ZCDPEvent,
+    convert_adjacency,
     flatten,
-    under,
     unit_of,
 )
 from missdp.accounting.exact import exact, float_down, replace_one_of, total
@@ -45,16 +45,18 @@ from missdp.validation import Delta
 
 
 def without_failure(event: Event) -> Event:
-    """Return an event as it is if it does not fail: without its delta."""
+    """Return an event without its delta: its bound if it does not fail."""
     if not isinstance(event, ApproximateEvent):
         return event
     return PureEvent(epsilon=event.epsilon, required=event.required, adjacency=event.adjacency)
 
 
-class Priced(tuple[Event, ...]):
-    """The log of a live filter, which priced each event as it charged it: no other check follows.
+class CheckedLog(tuple[Event, ...]):
+    """The log of a live filter, which computed the cost of each event when it charged the event.
 
-    >>> FilterEvent(capacity=PureEvent(epsilon=0.1), log=Priced([PureEvent(epsilon=0.1)])).log
+    No other check follows.
+
+    >>> FilterEvent(capacity=PureEvent(epsilon=0.1), log=CheckedLog([PureEvent(epsilon=0.1)])).log
     (PureEvent(label='', required=None, adjacency='add-remove', epsilon=0.1),)
     """
 
@@ -62,23 +64,23 @@ class Priced(tuple[Event, ...]):
 
 
 def _log(log: Any, check: Callable[[Any], tuple[Event, ...]]) -> tuple[Event, ...]:
-    return log if isinstance(log, Priced) else check(log)
+    return log if isinstance(log, CheckedLog) else check(log)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilterEvent(Event):
-    """An adaptive sequence of releases. It costs its cap, whatever was released.
+    """An adaptive sequence of releases. Its cost is its cap for every sequence of releases.
 
     Parameters
     ----------
     capacity : PureEvent, ZCDPEvent or continuous GaussianEvent
         The cap, chosen before the first release. All bounds are computed from the cap alone.
     log : sequence of Event
-        What was released in the end: an outcome, kept for the record. No number follows from it.
+        The releases that were made. This outcome is recorded, and no bound follows from it.
     failure : float, default 0.0
-        In [0, 1). What the deltas of the releases add up to at most, beside the cap.
-    label, gate, adjacency
-        As of every `Event`; the adjacency is that of the capacity.
+        In [0, 1). Upper bound on the sum of the deltas of the releases, in addition to the cap.
+    label, required, adjacency
+        As for every `Event`. The adjacency equals the adjacency of the capacity.
 
     Raises
     ------
@@ -91,49 +93,49 @@ class FilterEvent(Event):
     failure: Delta = 0.0
 
     def __post_init__(self) -> None:
-        priced = isinstance(self.log, Priced)
+        is_checked = isinstance(self.log, CheckedLog)
         object.__setattr__(self, "log", tuple(self.log))
         cost = self.cost
         if self.capacity.adjacency != self.adjacency or self.capacity.required:
-            raise ParameterError("the capacity has the adjacency of its filter, and no gate")
-        if not priced:
+            raise ParameterError("a capacity has the adjacency of its filter and requires nothing")
+        if not is_checked:
             self._check_log(cost)
 
     def _check_log(self, cost: Cost) -> None:
-        """Raise if the log costs more than the capacity: a file may have been edited."""
+        """Raise if the log costs more than the capacity, since a file may have been edited."""
         logged, cap = flatten(self.log), cost.price(self.capacity)
-        failures = under(self.adjacency, (e for e in logged if approximate_delta(e)))
+        failures = convert_adjacency(self.adjacency, (e for e in logged if approximate_delta(e)))
         if sum(map(exact, map(approximate_delta, failures))) > exact(self.failure):
             raise ParameterError("the deltas in the log of a filter exceed its failure")
         parts = map(without_failure, logged)
         if cost.privacy_measure == "gdp" and self.adjacency == "replace-one":
-            # Two steps of add-remove: twice the mu, which is less than twice the sensitivity costs.
+            # Two add-remove steps double mu. Doubling the sensitivity costs more.
             spent = [cost.price(p) * (4 if p.adjacency == "add-remove" else 1) for p in parts]
         else:
-            spent = [cost.price(part) for part in under(self.adjacency, parts)]
-        if total(spent) > cap and sum(spent) > cap:  # rounded up first, which is quick
+            spent = [cost.price(part) for part in convert_adjacency(self.adjacency, parts)]
+        if total(spent) > cap and sum(spent) > cap:  # the rounded sum is quick
             raise ParameterError("the log of a filter costs more than its capacity")
 
     @property
     def cost(self) -> Cost:
         """The capacity, as a cost."""
-        of = self.capacity
-        if type(of) is PureEvent:
-            return Cost(privacy_measure="pure", amount=of.epsilon)
-        if type(of) is ZCDPEvent:
-            return Cost(privacy_measure="zcdp", amount=of.rho)
-        if isinstance(of, GaussianEvent) and not of.discrete:
-            return Cost(privacy_measure="gdp", amount=float_down(gdp_cost(of)))
+        cap = self.capacity
+        if type(cap) is PureEvent:
+            return Cost(privacy_measure="pure", amount=cap.epsilon)
+        if type(cap) is ZCDPEvent:
+            return Cost(privacy_measure="zcdp", amount=cap.rho)
+        if isinstance(cap, GaussianEvent) and not cap.discrete:
+            return Cost(privacy_measure="gdp", amount=float_down(gdp_cost(cap)))
         raise ParameterError(
             "the capacity of a filter must be pure epsilon, zCDP rho, or the mu of Gaussian DP"
         )
 
     def protected_unit(self) -> tuple[str, int]:
-        """Return the unit of the releases in the log; the capacity is a fact about a whole unit."""
+        """Return the unit of the releases in the log. The capacity covers a complete unit."""
         return unit_of(self.log)[0], 1
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the capacity, from which alone bounds are computed."""
+        """Return the capacity. All bounds are computed from it."""
         label, required = self.capacity.label or self.label, self.required or None
         cap = replace(self.capacity, label=label, required=required)
         if not self.failure:
@@ -147,9 +149,10 @@ class FilterEvent(Event):
 
 
 def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    """Return every single release among ``events``, those in the logs of filters too.
+    """Return every single release among ``events``, including the logs of filters.
 
-    The sum of their costs bounds nothing: see `FilterEvent`. Bounds are computed from `flatten`.
+    The sum of their costs is no bound, as `FilterEvent` explains. Bounds are computed from
+    `flatten`.
 
     >>> inner = FilterEvent(capacity=PureEvent(epsilon=0.5), log=[PureEvent(epsilon=0.2)])
     >>> outer = FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.1), inner])

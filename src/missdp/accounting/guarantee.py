@@ -1,4 +1,4 @@
-"""The guarantee: what a release promises, under which conditions, and from which events."""
+"""The guarantee: the promise of a release, its conditions, and the events that prove it."""
 
 from __future__ import annotations
 
@@ -36,44 +36,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Guarantee(Record):
-    """An (epsilon, delta) guarantee with everything it rests on.
+    """An (epsilon, delta) guarantee with its conditions and the events that prove it.
 
     Prefer `from_events` or `Filter.spent`, which compute the numbers. Stated numbers are checked
-    against the events, here and whenever a guarantee is read from a file: they may be larger than
-    what the events prove, never smaller.
+    against the events, here and whenever a guarantee is read from a file. They may be larger than
+    the proven numbers, never smaller.
 
     Parameters
     ----------
     epsilon : float
         At least 0 and finite.
     delta : float
-        In [0, 1); 0 only if every event is pure DP.
+        In [0, 1). It is 0 only if every event is pure DP.
     adjacency : {"add-remove", "replace-one"}
         The neighbouring relation.
     protects : {"incomplete", "ground-truth"}
-        The table the curator holds, or the table before values went missing. The latter needs a
-        condition that rows lose values independently of each other.
+        The incomplete table of the curator, or the table before values went missing. The second
+        choice needs a condition that rows lose values independently of each other.
     conditions : iterable of Condition
-        Kept sorted and unique.
+        Conditions of the guarantee. They are sorted, and duplicates are dropped.
     events : iterable of Event
-        What was accounted, so that anyone can recompute epsilon at another delta. Without any, one
-        is made up from epsilon and delta: a mechanism of which nothing else is known.
+        The accounted events, from which anyone can recompute epsilon at another delta. By default
+        one event is made from epsilon and delta, which states these two numbers and nothing else.
 
     Raises
     ------
     ParameterError
-        If a number is out of range, delta is 0 beside an event that is not pure, or epsilon is
-        smaller than what the events prove.
+        If a number is out of range, or delta is 0 although an event is not pure, or epsilon is
+        smaller than the proven epsilon.
     UnprovenError
-        If ``protects`` is ``"ground-truth"`` without a condition on missingness, or with one that
-        other draws of the missing cells may break, replace-one events are given for an add-remove
-        guarantee, or no bound covers the events.
+        If ``protects`` is ``"ground-truth"`` and a condition on missingness is missing, or may fail
+        for other draws of the missing cells. If an add-remove guarantee has replace-one events. If
+        no bound covers the events.
 
     Notes
     -----
     Epsilon can be computed again from the events, also at another delta. An adaptive sequence
-    enters by its cap alone, which `FilterEvent` carries. An epsilon smaller than composition proves
-    needs a single event with a proof of its own (`Event.epsilon_bound`), such as those of
+    enters by its cap, which `FilterEvent` carries. An epsilon smaller than composition proves
+    needs a single event with a separate proof (`Event.epsilon_bound`), such as the events of
     `missdp.ground_truth`.
 
     Examples
@@ -97,27 +97,27 @@ class Guarantee(Record):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conditions", _tidy(self.conditions))
-        object.__setattr__(self, "events", self.events or self._made_up())
+        object.__setattr__(self, "events", self.events or self._default_events())
         self._check_conditions()
         self._check_claim()
 
-    def _made_up(self) -> tuple[Event, ...]:
-        """One event for a statement that comes with none; for the ground truth nothing is known."""
+    def _default_events(self) -> tuple[Event, ...]:
+        """Return one event for a statement without events, or none for the ground truth."""
         if self.protects == "ground-truth":
             return ()
-        known: dict[str, Any] = {"epsilon": self.epsilon, "adjacency": self.adjacency}
+        facts: dict[str, Any] = {"epsilon": self.epsilon, "adjacency": self.adjacency}
         if self.delta > 0:
-            return (ApproximateEvent(delta=self.delta, **known),)
-        return (PureEvent(**known),) if self.epsilon > 0 else ()
+            return (ApproximateEvent(delta=self.delta, **facts),)
+        return (PureEvent(**facts),) if self.epsilon > 0 else ()
 
     @property
     def unit(self) -> str:
-        """Who is protected: ``"row"``, or the column that says which rows belong together."""
+        """The unit of protection: ``"row"``, or the column that identifies the rows of a unit."""
         return unit_of(self.events)[0]
 
     @property
     def max_rows(self) -> int:
-        """How many rows of a unit were read at most."""
+        """Largest number of rows of a unit that were read."""
         return unit_of(self.events)[1]
 
     def _check_conditions(self) -> None:
@@ -153,7 +153,7 @@ class Guarantee(Record):
             raise ParameterError("epsilon is smaller than the events prove")
 
     def _proven_at(self, delta: float, *, enough: float = 0.0) -> float:
-        """Return the epsilon that the events prove at a delta; see `proven_epsilon`."""
+        """Return the epsilon that `proven_epsilon` proves from the events at a delta."""
         return proven_epsilon(
             self.events, delta, self.adjacency, protects=self.protects, enough=enough
         )
@@ -169,8 +169,25 @@ class Guarantee(Record):
     ) -> Self:
         """Return the guarantee for the incomplete table, with the smallest epsilon that is proven.
 
-        Privacy parameters of the events were fixed in advance. ``delta`` is above 0 as soon as one
-        of them is not pure, and add-remove events are converted.
+        Parameters
+        ----------
+        events : Event or iterable of Event
+            Releases whose privacy parameters were fixed in advance.
+        delta : float, default 0.0
+            Must be above 0 unless every event is pure DP.
+        adjacency : {"add-remove", "replace-one"}, default "add-remove"
+            Add-remove events are converted if it is replace-one.
+        conditions : iterable of Condition
+            Conditions of the guarantee.
+
+        Returns
+        -------
+        Guarantee
+
+        Raises
+        ------
+        UnprovenError
+            If no finite epsilon is proven at this delta.
         """
         parts = (events,) if isinstance(events, Event) else tuple(events)
         epsilon = proven_epsilon(parts, delta, adjacency)
@@ -181,26 +198,26 @@ class Guarantee(Record):
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon that the events prove at ``delta``, possibly infinite.
 
-        At a delta up to the stated one this is never below the stated epsilon; at a larger delta
-        never above it.
+        At a delta up to the stated delta, the result is at least the stated epsilon. At a larger
+        delta, it is at most the stated epsilon.
         """
         delta = check_delta("delta", delta)
         if delta == self.delta or not self.events:
             return self.epsilon if delta >= self.delta else math.inf
         try:
-            found = self._proven_at(delta)
+            epsilon = self._proven_at(delta)
         except UnprovenError:
             if delta < self.delta:
                 raise
             return self.epsilon
-        return max(found, self.epsilon) if delta <= self.delta else min(found, self.epsilon)
+        return max(epsilon, self.epsilon) if delta <= self.delta else min(epsilon, self.epsilon)
 
     def compose(self, *others: Guarantee) -> Guarantee:
-        """Return the guarantee of all these releases together; deltas add up, conditions unite.
+        """Return the joint guarantee of several releases. Deltas add up, and conditions unite.
 
         Epsilon is the smallest that all events together prove at the sum of the deltas. The number
-        of releases and their sizes must not depend on their answers. Where they may, charge all of
-        them to one `Filter`, whose cap is the guarantee then.
+        of releases and their sizes must not depend on their answers. If they may, charge all
+        releases to one `Filter`, whose cap is then the guarantee.
 
         Raises
         ------
@@ -229,7 +246,7 @@ class Guarantee(Record):
     def to_replace_one(self) -> Guarantee:
         """Return the guarantee when one row is replaced: (2 epsilon, (1 + e^epsilon) delta).
 
-        Events are still facts under add-remove.
+        The events remain facts under add-remove.
 
         >>> Guarantee(1.0).to_replace_one().epsilon
         2.0
@@ -242,11 +259,11 @@ class Guarantee(Record):
         return replace(self, epsilon=epsilon, delta=delta, adjacency="replace-one")
 
     def with_conditions(self, *conditions: Condition) -> Guarantee:
-        """Return the same guarantee resting on these conditions as well."""
-        made = copy(self)  # its numbers were proven from its events, which stay
-        object.__setattr__(made, "conditions", _tidy((*self.conditions, *conditions)))
-        made._check_conditions()
-        return made
+        """Return the guarantee with these conditions in addition."""
+        result = copy(self)  # the proof of its numbers by its events remains valid
+        object.__setattr__(result, "conditions", _tidy((*self.conditions, *conditions)))
+        result._check_conditions()
+        return result
 
     def in_words(self) -> str:
         """Return the guarantee as plain sentences, every condition included.
@@ -267,16 +284,24 @@ class Guarantee(Record):
         return in_words(self)
 
     def explain(self, *, prior: float = 0.5, chance: float = 1e-3) -> Risk:
-        """Return how far the release can move the odds that somebody gives a person's row.
+        """Return the largest change of the odds on a person's row that the release can cause.
 
         Parameters
         ----------
         prior : float, default 0.5
-            Probability, before the release, that the row is in the table: a number that the office
-            names.
+            Probability, before the release, that the row is in the table. The curator chooses it.
         chance : float, default 0.001
-            Probability of an exception, where delta is above 0. It must be larger than delta if
-            nothing but epsilon and delta is known; at delta 0 there are no exceptions.
+            Probability of an exception, for a delta above 0. It must be larger than delta if only
+            epsilon and delta are known. At delta 0 there are no exceptions.
+
+        Returns
+        -------
+        Risk
+
+        Raises
+        ------
+        ParameterError
+            If ``prior`` or ``chance`` is out of range.
 
         Examples
         --------
@@ -292,7 +317,7 @@ class Guarantee(Record):
         """
         from missdp.words import Risk
 
-        return Risk.of(self, prior=prior, chance=chance)
+        return Risk.from_guarantee(self, prior=prior, chance=chance)
 
     def _repr_html_(self) -> str:
         """Return the guarantee in words, for notebooks."""
@@ -303,10 +328,10 @@ class Guarantee(Record):
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
-        """Return the guarantee of a dictionary, which must name every field: none may be lost."""
-        known = {f.name for f in fields(cls)}
-        if not known <= set(data):
-            raise ParameterError(f"a guarantee needs {sorted(known)}")
+        """Return the guarantee of a dictionary, which must have every field."""
+        names = {f.name for f in fields(cls)}
+        if not names <= set(data):
+            raise ParameterError(f"a guarantee needs {sorted(names)}")
         read = super()._read(data)
         if not data["events"] and (read.epsilon or read.delta):
             raise ParameterError("a guarantee needs the events that prove it")
@@ -314,5 +339,5 @@ class Guarantee(Record):
 
 
 def _tidy(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    kept = all_conditions(conditions)
-    return tuple(sorted(set(kept), key=lambda c: (c.kind, json.dumps(c.to_dict(), sort_keys=True))))
+    unique = set(all_conditions(conditions))
+    return tuple(sorted(unique, key=lambda c: (c.kind, json.dumps(c.to_dict(), sort_keys=True))))

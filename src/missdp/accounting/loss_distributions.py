@@ -1,13 +1,14 @@
-"""Privacy loss distributions: what events that were fixed in advance lose together, nearly exactly.
+"""Privacy loss distributions: nearly exact joint losses of events that were fixed in advance.
 
 They are composed by Google's ``dp_accounting``, which is imported when it is first needed. A
 composition needs them only where no simpler bound proves enough.
 
-Every privacy loss distribution is pessimistic (connect-the-dots rounding never understates the
-loss) and belongs to a *dominating pair* of the mechanism, so it may be composed adaptively (Zhu,
-Dong & Wang 2022, Theorem 10). Discrete noise is treated by its own distribution. The one exception
-is the training of networks, on a grid so fine that the lemma of `missdp.accounting.measures` makes
-it continuous noise that is rounded at random (`missdp.session.training`).
+Every privacy loss distribution is pessimistic: connect-the-dots rounding never understates a loss.
+It belongs to a *dominating pair* of the mechanism, so it may be composed adaptively (Zhu, Dong &
+Wang 2022, Theorem 10). Discrete noise is accounted for by its exact distribution, except in the
+training of networks. Their noise is drawn on a very fine grid. By the lemma of
+`missdp.accounting.measures` it is continuous noise that is rounded at random
+(`missdp.session.training`).
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from missdp.accounting.exact import epsilon_from_rho, float_up, integer_shift
 from missdp.accounting.measures import MEASURES
 from missdp.errors import UnprovenError
 
-# Beyond this total, a guarantee protects nobody, and its distribution would fill the memory.
+# Largest epsilon to compose. A larger epsilon protects nobody, and its table fills the memory.
 MAX_TOTAL = 100.0
-_INTERVAL = 1e-4
-# Discrete laws are tabulated over +- 12 sigma, or over the sensitivity: not worth it beyond this.
+_INTERVAL = 1e-4  # width of a cell of a table, in units of the privacy loss
+# Largest scale or sensitivity of discrete noise, which is tabulated over +- 12 sigma.
 _MAX_TABLE = 20_000.0
 _SCALES = ("sensitivity", "scale", "sigma", "rate", "noise_multiplier")
-_SMALLEST = 1e-100  # whose square can still be computed
-_MOST_STEPS = 10_000_000
-# A loss of one event above this makes tables of millions of cells.
+_SMALLEST = 1e-100  # smallest scale whose square can be computed
+_MAX_STEPS = 10_000_000  # steps of a training
+# Largest loss of an event. A larger loss makes tables of millions of cells.
 _MAX_LOSS = 40.0
 
 
@@ -54,18 +55,18 @@ def composed_epsilon(events: Iterable[Event], delta: float) -> float:
 
 
 def _counted(events: Iterable[Event]) -> tuple[tuple[Event, int], ...]:
-    counts = Counter(map(tabulated, events))
-    # Always in one order: the last digits depend on it, and a saved guarantee is checked again.
+    counts = Counter(map(tabulated_event, events))
+    # The order is fixed: the last digits depend on it, and a saved guarantee is checked again.
     return tuple(sorted(counts.items(), key=repr))
 
 
-def tabulated(event: Event) -> Event:
-    """Return an event without what does not change its loss: equal mechanisms are then equal."""
+def tabulated_event(event: Event) -> Event:
+    """Return an event without its label and required attributes, which do not change its loss."""
     numbers = [vars(event).get(name, 1.0) for name in _SCALES]
     can = all(number == 0 or _SMALLEST <= number <= 1 / _SMALLEST for number in numbers)
     match event:
         case GaussianEvent(sensitivity=shift, sigma=sigma, discrete=discrete):
-            # Of a discrete Gaussian the integer shift is known for sensitivities below 2 only.
+            # The integer shift of a discrete Gaussian is known for sensitivities below 2 only.
             can &= not discrete or (shift < 2 - 1e-9 and sigma <= _MAX_TABLE)
             can = can and shift / sigma <= 5
         case LaplaceEvent(sensitivity=shift, scale=scale, discrete=discrete):
@@ -73,7 +74,7 @@ def tabulated(event: Event) -> Event:
         case PureEvent() | ApproximateEvent():
             can &= event.epsilon <= _MAX_LOSS
         case SampledGaussianEvent():
-            can &= event.steps <= _MOST_STEPS and event.noise_multiplier >= 0.2
+            can &= event.steps <= _MAX_STEPS and event.noise_multiplier >= 0.2
         case _:
             can = False
     if not can:
@@ -86,7 +87,7 @@ def tabulated(event: Event) -> Event:
 
 @lru_cache(maxsize=16)
 def _composed(counts: tuple[tuple[Event, int], ...]) -> Any:
-    """Compose once for all the deltas that are asked of the same events."""
+    """Compose events once for all deltas."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     total = pld.identity(value_discretization_interval=_INTERVAL)
@@ -99,7 +100,7 @@ def _composed(counts: tuple[tuple[Event, int], ...]) -> Any:
 
 @lru_cache(maxsize=64)
 def _single(event: Event) -> Any:
-    """Return the loss distribution of an event that is not refused; of one step, if it has more."""
+    """Return the loss distribution of an event, or of one of its steps if it has several."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -132,17 +133,17 @@ def _single(event: Event) -> Any:
 
 
 def rough_epsilon(parts: tuple[Event, ...], best: float, delta: float) -> float:
-    """Return about how large an epsilon is, before loss distributions of that size are composed.
+    """Return a rough value of epsilon, before loss distributions of this size are composed.
 
-    Many steps on samples add up to about one Gaussian mechanism (Bu, Dong, Long & Su 2020). This
-    is no bound, and none is stated from it.
+    Many steps on samples add up to about one Gaussian mechanism (Bu, Dong, Long & Su 2020). The
+    result is not a bound, and no guarantee states it.
 
     Parameters
     ----------
     parts : tuple of Event
         All events that are composed.
     best : float
-        The smallest proven epsilon so far; no larger value is returned.
+        The smallest proven epsilon so far. The result is not larger.
     delta : float
         In (0, 1).
 
@@ -156,7 +157,7 @@ def rough_epsilon(parts: tuple[Event, ...], best: float, delta: float) -> float:
         return best
     rho = float_up(MEASURES["zcdp"].total(e for e in parts if e not in sampled))
     for event in sampled:
-        whole = event.noise_multiplier**-2
-        amplified = event.rate**2 * math.expm1(min(whole, 700.0))
-        rho += event.steps * min(whole, amplified) / 2
+        unsampled = event.noise_multiplier**-2
+        amplified = event.rate**2 * math.expm1(min(unsampled, 700.0))
+        rho += event.steps * min(unsampled, amplified) / 2
     return min(best, epsilon_from_rho(rho, delta))

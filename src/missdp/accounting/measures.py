@@ -14,8 +14,8 @@ the path up to time sum mu^2. The end of that path carries as much information a
 whole numbers. Then round each coordinate y to the whole number z with probability proportional to
 exp(-(z - y)^2 / 8). The normalising sum hardly depends on y. By Poisson's summation formula it
 differs from 2 sqrt(2 pi) by a factor of at most 1 +- t, t = 2.1 exp(-8 pi^2) < 2e-34, for every y.
-So the result has the discrete Gaussian law with parameter sigma, up to a factor (1 + t) / (1 - t)
-in each coordinate. (This is the convolution of Gaussians; Peikert 2010 uses it to sample from
+So the result is discrete Gaussian with parameter sigma, up to a factor (1 + t) / (1 - t)
+in each coordinate. (This is the convolution of Gaussians. Peikert 2010 uses it to sample from
 lattices.) The vector before rounding is (sensitivity / s)-GDP, and rounding is post-processing. All
 events together may release 2^48 numbers. The factors then multiply to less than exp(2e-19), which
 the outward rounding of the conversion covers.
@@ -30,8 +30,9 @@ bound. Discrete Gaussian noise is then 1 / s-GDP with s^2 = sigma^2 - 1/11 if si
 2. Suppose the contrary: z_k > z_(k-1) + m for some k. Take thresholds m apart, one of which is
    z_(k-1). Let a_k be the masses of a normal distribution between them, and A their distribution
    function. Then A(k-1) = F(k-1) and A(k) < F(k).
-3. A normal variable within an interval of length m has a variance of at most m^2 / 12. (No law with
-   a concave logarithm is more spread there than the exponential one of the same mean, and
+3. A normal variable within an interval of length m has a variance of at most m^2 / 12. (No
+   distribution with a log-concave density is more spread there than the exponential distribution
+   with an equal mean, and
    1 / x^2 - 1 / sinh(x)^2 <= 1/3.) So the second difference of log a is at most
    -m^2 (1 - m^2 / 12). The second difference of log p, with p the masses of the noise, is
    -1 / sigma^2.
@@ -96,9 +97,9 @@ from missdp.accounting.exact import (
 from missdp.errors import (
     ParameterError,
     UnprovenError,
+    check_choice,
     check_delta,
     check_nonnegative,
-    one_of,
     replacing,
 )
 
@@ -106,23 +107,22 @@ PrivacyMeasure = Literal["pure", "zcdp", "gdp"]
 """The privacy measure of an amount: pure DP, zCDP or Gaussian DP."""
 
 MAX_GDP = 6.0
-"""A count of rows can be released at no larger cost in Gaussian DP: less noise has no bound."""
+"""Largest cost of a count of rows in Gaussian DP (mu squared). Less noise has no bound."""
 ROUNDING_VARIANCE = 4
-"""By how much the variance of discrete noise exceeds the variance of its continuous part."""
-_OUTWARD = Fraction(1) + Fraction(1, 2**40)  # quantiles are a relative 1e-15 or so off
-_TINY = 1e-300  # an epsilon whose half may vanish
-# The square root and the conversion that follow are rounded: what a unit costs must not exceed
-# what its budget is worth.
+"""Variance of discrete noise less the variance of its continuous part."""
+_OUTWARD = Fraction(1) + Fraction(1, 2**40)  # covers the relative error of quantiles, about 1e-15
+_TINY = 1e-300  # epsilon; the half of a smaller epsilon may be 0
+# The square root and the conversion are rounded. The cost of a unit must not exceed its budget.
 _INWARD = 1 - Fraction(1, 2**45)
 
 
-def unproven(bound: str, event: Event) -> UnprovenError:
-    """Return the error for an event of which a kind of bound is not proven."""
+def unproven_error(bound: str, event: Event) -> UnprovenError:
+    """Return the error for an event that has no proven bound of this kind."""
     return UnprovenError(f"no {bound} bound is proven for {type(event).__name__}")
 
 
-def proven(cost: Callable[..., object], event: Event) -> bool:
-    """Return whether one of the functions below has a bound for an event."""
+def has_bound(cost: Callable[..., object], event: Event) -> bool:
+    """Return whether a cost function, such as `pure_cost`, has a bound for an event."""
     try:
         cost(event)
     except UnprovenError:
@@ -132,11 +132,11 @@ def proven(cost: Callable[..., object], event: Event) -> bool:
 
 def is_pure(event: Event) -> bool:
     """Return whether an event is pure DP: it has an epsilon, and its delta is 0."""
-    return proven(pure_cost, event) and approximate_delta(event) == 0
+    return has_bound(pure_cost, event) and approximate_delta(event) == 0
 
 
 def approximate_delta(event: Event) -> float:
-    """Return the probability with which the bounds of this event may fail altogether."""
+    """Return the probability with which the bounds of an event may fail."""
     return event.delta if isinstance(event, ApproximateEvent) else 0.0
 
 
@@ -151,14 +151,14 @@ def zcdp_rho_of(event: Event) -> float:
 
 
 def pure_cost(event: Event) -> Fraction:
-    """Return the epsilon of an event exactly; of an `ApproximateEvent`, that beside its delta."""
+    """Return the exact epsilon of an event. The delta of an `ApproximateEvent` is additional."""
     match event:
         case PureEvent() | ApproximateEvent():
             return exact(event.epsilon)
-        case LaplaceEvent():  # integer queries move by whole numbers
+        case LaplaceEvent():  # integer queries change by whole numbers
             shift = integer_shift(event.sensitivity) if event.discrete else event.sensitivity
             return Fraction(shift) / Fraction(event.scale)
-    raise unproven("pure DP", event)
+    raise unproven_error("pure DP", event)
 
 
 def zcdp_cost(event: Event) -> Fraction:
@@ -172,14 +172,14 @@ def zcdp_cost(event: Event) -> Fraction:
             # Continuous: Bun & Steinke 2016, Prop. 1.6. Discrete: Canonne et al. 2020, Theorem 14.
             return (Fraction(event.sensitivity) / Fraction(event.sigma)) ** 2 / 2
         case SampledGaussianEvent():
-            # No less than without sampling: at large orders, zCDP gains nothing from it.
-            # Quasi-convexity of the divergence bounds a mixture of "read" and "not read" by the
-            # former, in both directions.
-            whole = event.steps / Fraction(event.noise_multiplier) ** 2 / 2
-            return whole if event.rate else Fraction(0)
+            # Sampling does not reduce the bound: at large orders, zCDP gains nothing from it.
+            # Quasi-convexity of the divergence bounds a mixture of "read" and "not read" by "read",
+            # in both directions.
+            unsampled = event.steps / Fraction(event.noise_multiplier) ** 2 / 2
+            return unsampled if event.rate else Fraction(0)
         case ZCDPEvent():
             return exact(event.rho)
-    raise unproven("zCDP", event)
+    raise unproven_error("zCDP", event)
 
 
 # Gaussian DP
@@ -188,8 +188,8 @@ def zcdp_cost(event: Event) -> Fraction:
 def gdp_cost(event: Event) -> Fraction:
     """Return the square of mu with which an event is mu-GDP, rounded up.
 
-    Of an `ApproximateEvent`, that beside its delta: it is a mixture of an epsilon-DP mechanism and,
-    with probability delta, of one that tells all (Kairouz, Oh & Viswanath 2015).
+    The delta of an `ApproximateEvent` is additional. With probability delta this event reveals the
+    table, and otherwise it is an epsilon-DP mechanism (Kairouz, Oh & Viswanath 2015).
     """
     match event:
         case GaussianEvent():
@@ -206,17 +206,17 @@ def gdp_cost(event: Event) -> Fraction:
         case PureEvent() | ApproximateEvent() | LaplaceEvent():
             mu = _pure_mu(pure_epsilon(event))
         case _:
-            raise unproven("Gaussian DP", event)
+            raise unproven_error("Gaussian DP", event)
     return (Fraction(mu) * _OUTWARD) ** 2
 
 
 def has_unit_sensitivity(sensitivity: float) -> bool:
-    """Return whether a row of this L2 sensitivity moves at most one whole number, by one."""
+    """Return whether a row of this L2 sensitivity changes at most one whole number, by one."""
     return sensitivity < 2 and integer_shift(sensitivity**2) <= 1
 
 
 def _lost(sensitivity: float, variance: Fraction) -> Fraction:
-    """Return how much of the variance of discrete noise does not count; all of it, if too small."""
+    """Return the part of the variance of discrete noise that does not count: all, if too small."""
     if not has_unit_sensitivity(sensitivity):
         return Fraction(ROUNDING_VARIANCE)
     small = Fraction(1, 6) if variance >= Fraction(1, 3) else variance
@@ -229,7 +229,7 @@ def _pure_mu(epsilon: float) -> float:
 
     if epsilon < _TINY:
         return 2 * epsilon
-    if epsilon < 1:  # the same, with no digits lost where it is small
+    if epsilon < 1:  # an equal formula that keeps all digits of a small epsilon
         return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 2)))
     if epsilon > 600:  # the quantiles are not known
         raise UnprovenError("an epsilon this large has no Gaussian DP bound")
@@ -238,7 +238,7 @@ def _pure_mu(epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """A way to count privacy loss that adds up: the cost of an event, and the worth of a sum."""
+    """An additive privacy measure: the cost of an event, and the epsilon of a sum of costs."""
 
     cost: Callable[[Event], Fraction]  # raises UnprovenError if no bound is proven
     epsilon: Callable[[Fraction, float], float]
@@ -265,7 +265,7 @@ class Cost:
     privacy_measure : {"pure", "zcdp", "gdp"}
         The privacy definition in which the amount is counted.
     amount : float
-        Pure epsilon, zCDP rho, or the square of the mu of Gaussian DP; at least 0.
+        Pure epsilon, zCDP rho, or the square of the mu of Gaussian DP. At least 0.
 
     Examples
     --------
@@ -277,41 +277,56 @@ class Cost:
     amount: float
 
     def __post_init__(self) -> None:
-        one_of("privacy_measure", self.privacy_measure, get_args(PrivacyMeasure))
+        check_choice("privacy_measure", self.privacy_measure, get_args(PrivacyMeasure))
         object.__setattr__(self, "amount", check_nonnegative("amount", self.amount))
 
     @classmethod
-    def worth(cls, privacy_measure: PrivacyMeasure, epsilon: float, delta: float) -> Cost:
-        """Return the largest amount of a privacy measure that is worth at most (epsilon, delta).
+    def from_epsilon(cls, privacy_measure: PrivacyMeasure, epsilon: float, delta: float) -> Cost:
+        """Return the largest amount of a privacy measure that implies (epsilon, delta)-DP.
 
-        >>> round(Cost.worth("zcdp", 1.0, 1e-6).amount, 4)
+        Parameters
+        ----------
+        privacy_measure : {"pure", "zcdp", "gdp"}
+            The measure of the amount.
+        epsilon : float
+            At least 0.
+        delta : float
+            In [0, 1). Above 0 unless the measure is "pure".
+
+        Returns
+        -------
+        Cost
+
+        Raises
+        ------
+        ParameterError
+            If a number is out of range.
+
+        Examples
+        --------
+        >>> round(Cost.from_epsilon("zcdp", 1.0, 1e-6).amount, 4)
         0.0244
         """
         if privacy_measure == "pure":
             return cls(privacy_measure=privacy_measure, amount=epsilon)
         epsilon, delta = check_nonnegative("epsilon", epsilon), check_delta("delta", delta)
         if delta == 0:
-            raise ParameterError(
-                f"the privacy measure {privacy_measure!r} is worth nothing at delta 0"
-            )
-        amount = (
-            mu_of_cost(epsilon, delta) ** 2
-            if privacy_measure == "gdp"
-            else zcdp_rho(epsilon, delta)
-        )
-        found, step = cls(privacy_measure=privacy_measure, amount=amount), 2.0**-50
-        while found.epsilon(delta) > epsilon:  # conversion and its inverse round differently
-            found, step = replace(found, amount=found.amount * (1 - step)), min(0.5, 2 * step)
-        return found
+            raise ParameterError(f"the measure {privacy_measure!r} is worth nothing at delta 0")
+        is_gdp = privacy_measure == "gdp"
+        amount = mu_of_cost(epsilon, delta) ** 2 if is_gdp else zcdp_rho(epsilon, delta)
+        cost, step = cls(privacy_measure=privacy_measure, amount=amount), 2.0**-50
+        while cost.epsilon(delta) > epsilon:  # the conversion and its inverse round differently
+            cost, step = replace(cost, amount=cost.amount * (1 - step)), min(0.5, 2 * step)
+        return cost
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon that this amount is worth at ``delta``; infinite if none is proven."""
+        """Return the epsilon of this amount at ``delta``, infinite if none is proven."""
         if self.privacy_measure != "pure":
             delta = check_delta("delta", delta)
         return MEASURES[self.privacy_measure].epsilon(exact(self.amount), delta)
 
     def event(self, *, label: str = "", adjacency: Adjacency = "add-remove") -> Event:
-        """Return a mechanism that costs exactly this much and of which nothing else is known."""
+        """Return the event of a mechanism that costs exactly this amount."""
         facts: dict[str, Any] = {"label": label, "adjacency": adjacency}
         if self.privacy_measure == "pure":
             return PureEvent(epsilon=self.amount, **facts)
@@ -322,19 +337,19 @@ class Cost:
 
     @classmethod
     def for_counts(cls, epsilon: float, delta: float) -> Cost:
-        """Return the cost, worth (epsilon, delta), that buys most for counts and selections.
+        """Return the cost of (epsilon, delta) in the best measure for counts and selections.
 
-        Gaussian DP has a tight conversion for Gaussian noise, worth 10 to 18 % more than zCDP's,
-        and selections cost 1.57 times as much in it. Where the least noise of a count is too small
-        for a bound in Gaussian DP, it is zCDP; at delta 0, pure epsilon.
+        Gaussian DP has a tight conversion for Gaussian noise, which gives 10 to 18 % more than the
+        conversion of zCDP. Selections cost 1.57 times as much in Gaussian DP. The measure is zCDP
+        if the noise of a count is too small for a bound in Gaussian DP. It is pure at delta 0.
         """
         if delta == 0:
-            return cls.worth("pure", epsilon, delta)
-        found = cls.worth("gdp", epsilon, delta)
-        return found if found.amount <= MAX_GDP else cls.worth("zcdp", epsilon, delta)
+            return cls.from_epsilon("pure", epsilon, delta)
+        cost = cls.from_epsilon("gdp", epsilon, delta)
+        return cost if cost.amount <= MAX_GDP else cls.from_epsilon("zcdp", epsilon, delta)
 
     def price(self, event: Event) -> Fraction:
-        """Return the cost of an elementary event in the privacy measure of this, rounded up."""
+        """Return the cost of an elementary event in the measure of this cost, rounded up."""
         refused = UnprovenError(
             f"{type(event).__name__} has no bound in the measure {self.privacy_measure!r}; "
             "choose another measure, or fix all releases in advance in a Composition"
@@ -344,8 +359,8 @@ class Cost:
         with replacing(UnprovenError, by=refused):
             return MEASURES[self.privacy_measure].cost(event)
 
-    def of_each(self, rows: int) -> Cost:
-        """Return the cost of one row for which so many rows together cost this, rounded down."""
+    def per_row(self, rows: int) -> Cost:
+        """Return the cost of one row if ``rows`` rows together cost this, rounded down."""
         if rows == 1:
             return self
         parts = rows if self.privacy_measure == "pure" else rows**2

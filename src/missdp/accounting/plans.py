@@ -24,13 +24,13 @@ class Composition(Budget):
     """A privacy budget for releases that were all fixed before the first of them.
 
     The plan holds every event. It is proven once, as a whole, by the best bound of any kind
-    (`proven_epsilon`). `charge` then ticks its events off. An event that is not in the plan, or
-    was ticked off before, is refused, so nothing can be chosen later. A release that is left out
-    changes nothing: the guarantee is that of the plan.
+    (`proven_epsilon`). `charge` then marks its events as charged. It raises an error for an event
+    that is not in the plan or was charged before, so nothing can be chosen later. The guarantee is
+    the guarantee of the plan, even if a planned release is omitted.
 
     Like a `Filter`, a composition is one object, can be neither pickled nor forked, and is
-    thread-safe. Its parts may be used in any order, and at the same time: a filter bounds every
-    analyst, also one who sees the answers of other parts (Vadhan & Zhang 2023).
+    thread-safe. Its parts may be used in any order, and at the same time. A filter bounds every
+    analyst, including an analyst who sees the answers of other parts (Vadhan & Zhang 2023).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Composition(Budget):
     epsilon : float, optional
         The epsilon that the guarantee states. By default the smallest that is proven.
     delta : float, default 0.0
-        In [0, 1); above 0 if an event is not pure DP.
+        In [0, 1). Above 0 if an event is not pure DP.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The relation the guarantee holds for. Add-remove events are converted.
 
@@ -74,22 +74,22 @@ class Composition(Budget):
         adjacency: Adjacency = "add-remove",
     ) -> None:
         self._plan = tuple(plan)
-        known, requested = flatten(self._plan), 0.0 if epsilon is None else epsilon
-        unit_of(self._plan)  # refused if they protect different units
+        parts, requested = flatten(self._plan), 0.0 if epsilon is None else epsilon
+        unit_of(self._plan)  # raises if the events protect different units
         proven = proven_epsilon(
             self._plan,
             check_delta("delta", delta),
             check_adjacency(adjacency),
             enough=check_nonnegative("epsilon", requested),
         )
-        if not (known and proven < math.inf):
+        if not (parts and proven < math.inf):
             raise UnprovenError(
-                f"nothing is proven for a plan of {len(known)} releases at delta={delta:g}; state "
+                f"nothing is proven for a plan of {len(parts)} releases at delta={delta:g}; state "
                 "every release of the plan, and a larger delta"
             )
         if epsilon is not None and not proven <= epsilon:
             raise BudgetExceededError(
-                f"the plan of {len(known)} releases costs more than epsilon={epsilon:g} at "
+                f"the plan of {len(parts)} releases costs more than epsilon={epsilon:g} at "
                 f"delta={delta:g}; nothing was computed or recorded. Add noise, ask for less, or "
                 "use a larger epsilon"
             )
@@ -102,35 +102,33 @@ class Composition(Budget):
         return self._plan
 
     def _stated(self, conditions: tuple[Condition, ...]) -> Guarantee:
-        held = (*conditions, FixedSchedule())
-        return Guarantee(
-            self._epsilon, self._delta, self._adjacency, "incomplete", held, self._plan
-        )
+        facts = self._epsilon, self._delta, self._adjacency
+        return Guarantee(*facts, "incomplete", (*conditions, FixedSchedule()), self._plan)
 
     def can_afford(self, *events: Event) -> bool:
-        """Return whether `charge` would accept these events now; records nothing."""
+        """Return whether `charge` would accept these events now. It records nothing."""
         self.check_process()
         with self._lock:
             return Counter(map(_bare, events)) <= self._open
 
     def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
         del parts
-        kept = all_conditions(conditions)
+        stated = all_conditions(conditions)
         with self._lock:
-            ticked = Counter(map(_bare, as_events(entries)))
-            if not ticked <= self._open:
+            charged = Counter(map(_bare, as_events(entries)))
+            if not charged <= self._open:
                 raise BudgetExceededError(
                     "the release is not in the plan of this composition, or was charged before; "
                     "nothing was computed or recorded. Fix all releases when the composition is "
                     "made, or use a Filter, which takes releases that are chosen later"
                 )
-            self._open -= ticked
+            self._open -= charged
             self._entries += entries
-            self._conditions += kept
+            self._conditions += stated
 
 
 def _bare(event: Event) -> Event:
-    """Return an event as it is planned: without its label, and without the log of a filter."""
+    """Return an event without its label and without the log of a filter, as in a plan."""
     if isinstance(event, FilterEvent):
         return replace(event, label="", log=())
     return replace(event, label="")

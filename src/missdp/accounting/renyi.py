@@ -1,4 +1,4 @@
-"""A small Rényi curve, for pure mechanisms and for tables of orders.
+"""Rényi curves of pure mechanisms and of tables of orders.
 
 Divergences add up order by order. A composition needs them only where no measure that adds up
 (`missdp.accounting.measures`) proves enough.
@@ -24,7 +24,7 @@ from missdp.accounting.events import (
     ZCDPEvent,
 )
 from missdp.accounting.exact import overhead
-from missdp.accounting.measures import pure_epsilon, unproven, zcdp_rho_of
+from missdp.accounting.measures import pure_epsilon, unproven_error, zcdp_rho_of
 from missdp.types import Floats
 
 RDP_ORDERS: Floats = np.unique(
@@ -36,16 +36,16 @@ RDP_ORDERS: Floats = np.unique(
         ]
     )
 )
-# Tables of orders that events bring along are added to the grid up to this many.
+# Largest number of orders from tables of events that are added to the grid.
 _MAX_ORDERS = 1_000
-# More than what a handful of floating-point operations on numbers of size 1 get wrong.
+# Above the error of a few floating-point operations on numbers of size 1.
 _ROUNDING = 1e-15
 
 
 def renyi_curve(events: Sequence[Event]) -> tuple[Floats, Floats]:
-    """Return orders, those of tables among them, and the summed Rényi divergences."""
-    known = {order for e in events if isinstance(e, RDPEvent) for order in e.orders}
-    orders = np.union1d(RDP_ORDERS, sorted(known)) if len(known) < _MAX_ORDERS else RDP_ORDERS
+    """Return orders, including the orders of tables, and the summed Rényi divergences."""
+    extra = {order for e in events if isinstance(e, RDPEvent) for order in e.orders}
+    orders = np.union1d(RDP_ORDERS, sorted(extra)) if len(extra) < _MAX_ORDERS else RDP_ORDERS
     curve = np.zeros_like(orders)
     for event, times in Counter(events).items():
         curve = curve + times * rdp_curve(event, orders)
@@ -53,7 +53,7 @@ def renyi_curve(events: Sequence[Event]) -> tuple[Floats, Floats]:
 
 
 def rdp_curve(event: Event, orders: Floats = RDP_ORDERS[:1]) -> Floats:
-    """Return an upper bound on the Rényi divergence at each order; infinity where none is known.
+    """Return an upper bound on the Rényi divergence at each order, infinite if none is known.
 
     The bound of Laplace noise is the bound of any mechanism with the same pure epsilon. The bound
     of sampled noise is linear and gains nothing from sampling. Privacy loss distributions are
@@ -69,11 +69,11 @@ def rdp_curve(event: Event, orders: Floats = RDP_ORDERS[:1]) -> Floats:
             return orders * zcdp_rho_of(event)
         case RDPEvent():
             return _chords(np.array(event.orders), np.array(event.epsilons), orders)
-    raise unproven("Rényi DP", event)
+    raise unproven_error("Rényi DP", event)
 
 
 def _chords(table: Floats, curve: Floats, orders: Floats) -> Floats:
-    """Read a table of upper bounds at other orders; infinity beyond its end.
+    """Interpolate a table of upper bounds at other orders, with infinity beyond its end.
 
     (a - 1) D_a is convex in a and 0 at a = 1, so its chords bound it from above.
     """
@@ -96,17 +96,17 @@ def _randomized_response(epsilon: float, orders: Floats) -> Floats:
         there = orders * log_p + (1 - orders) * log_q
         back = orders * log_q + (1 - orders) * log_p
         moment = np.logaddexp(there, back) + _ROUNDING * orders * (1 + epsilon)
-        most = np.minimum(epsilon, orders * (epsilon * epsilon / 2) * (1 + _ROUNDING))
-        return np.asarray(np.clip(moment / (orders - 1), 0.0, most))
+        upper = np.minimum(epsilon, orders * (epsilon * epsilon / 2) * (1 + _ROUNDING))
+        return np.asarray(np.clip(moment / (orders - 1), 0.0, upper))
 
 
 def smallest_bound(bounds: Floats) -> float:
-    """Return the smallest bound; of an order at which it is too large to compute, none is known."""
+    """Return the smallest bound, ignoring orders at which it is too large to compute."""
     return float(np.min(np.where(np.isnan(bounds), math.inf, bounds)))
 
 
 def epsilon_from_rdp(orders: Floats, curve: Floats, delta: float) -> float:
-    """Return the smallest epsilon over the orders; infinity if ``delta`` is 0.
+    """Return the smallest epsilon over the orders, or infinity if ``delta`` is 0.
 
     Parameters
     ----------

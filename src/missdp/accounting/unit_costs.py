@@ -1,9 +1,9 @@
-"""Units of protection: what the releases of a fit cost a person who has several rows.
+"""Units of protection: the privacy cost of a fit for a person who has several rows.
 
-A fit reads at most k rows of each unit, and they are chosen from the unit's own rows alone. So a
-unit more in the table moves at most k rows of those that are read. A release that is mu-GDP for one
+A fit reads at most k rows of each unit. Their choice depends on the rows of this unit only. So one
+more unit in the table changes at most k of the rows that are read. A release that is mu-GDP for one
 row is k mu-GDP for the unit (Dong, Roth & Su 2022, Theorem 2.14). Epsilon-DP becomes k epsilon, and
-rho-zCDP k^2 rho (Bun & Steinke 2016, Proposition 1.9). That holds for whole adaptive fits, and k
+rho-zCDP k^2 rho (Bun & Steinke 2016, Proposition 1.9). This holds for complete adaptive fits, and k
 equal rows attain it for sums. The rows of each unit are drawn independently of other units. Given
 all draws, two neighbouring tables differ by at most k rows. The draws of the other units have the
 same distribution for both, so averaging over the draws changes nothing.
@@ -37,18 +37,18 @@ class UnitEvent(FilterEvent):
     unit : str
         Name of the column that says which rows belong together.
     rows : int
-        How many rows of a unit are read at most, at least 1; 1 also where the capacity is a fact
-        about a whole unit.
+        Largest number of rows of a unit that are read, at least 1. It is 1 if the capacity is the
+        cost for a complete unit.
     counts_as : {"rows", "one"}, default "rows"
         Whether each row counts as one, or all rows of a unit together.
     capacity, log
-        As of a `FilterEvent`, for one row that counts as one. Bounds are computed from the capacity
-        that follows for a unit.
+        As for a `FilterEvent`, for one row that counts as one. Bounds are computed from the
+        resulting capacity for a unit.
 
     Raises
     ------
     UnprovenError
-        If the capacity is one of which nothing is proven for several rows.
+        If nothing is proven for several rows with this capacity.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class UnitEvent(FilterEvent):
 
     @property
     def bound(self) -> int:
-        """How much all rows of a unit count together at most."""
+        """Largest joint count of all rows of a unit."""
         return self.rows if self.counts_as == "rows" else 1
 
     def __post_init__(self) -> None:
@@ -73,22 +73,22 @@ class UnitEvent(FilterEvent):
             raise ParameterError("unit must be the name of the column that identifies units")
         if self.failure:
             raise UnprovenError("nothing is proven of failures for units with several rows")
-        self.flatten()  # refused now, if nothing is proven
+        self.flatten()  # raises now if nothing is proven
 
     def protected_unit(self) -> tuple[str, int]:
-        """Return the unit, and the most rows that are read of it."""
+        """Return the unit, and the largest number of its rows that are read."""
         return self.unit, self.rows
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the capacity for a unit, from which alone bounds are computed."""
-        (of_row,) = super().flatten()
-        if of_row.required:
-            raise UnprovenError("nothing is proven of units whose rows are read by their holes")
-        return (_of_group(of_row, self.bound),)
+        """Return the capacity for a unit. All bounds are computed from it."""
+        (event,) = super().flatten()
+        if event.required:
+            raise UnprovenError("nothing is proven of units for events with required attributes")
+        return (_group_event(event, self.bound),)
 
 
-def _of_group(event: Event, rows: int) -> Event:
-    """Return what a mechanism costs so many rows together, rounded up."""
+def _group_event(event: Event, rows: int) -> Event:
+    """Return the event of a mechanism for several rows together, rounded up."""
     if rows == 1:
         return event
     facts: dict[str, Any]
@@ -96,13 +96,13 @@ def _of_group(event: Event, rows: int) -> Event:
         facts = {"epsilon": float_up(exact(event.epsilon) * rows)}
     elif type(event) is ZCDPEvent:
         facts = {"rho": float_up(exact(event.rho) * rows**2)}
-    else:  # a capacity has no other type
+    else:  # there is no other type of capacity
         assert isinstance(event, GaussianEvent)
         facts = {"sensitivity": float_up(exact(event.sensitivity) * rows)}
     return replace(event, **facts)
 
 
-def counted_as_one(events: Iterable[Event]) -> bool:
-    """Tell whether all events for units let the rows of one count as one together."""
-    held = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
-    return bool(held) and all(event.counts_as == "one" for event in held)
+def unit_counts_once(events: Iterable[Event]) -> bool:
+    """Return whether in all events for units the rows of a unit count as one together."""
+    units = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
+    return bool(units) and all(event.counts_as == "one" for event in units)

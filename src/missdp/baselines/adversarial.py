@@ -20,7 +20,7 @@ from missdp.accounting.measures import MAX_GDP
 from missdp.baselines.networks import NetworkModel
 from missdp.errors import ParameterError, import_optional
 from missdp.inference.marginals import NoisyMarginals
-from missdp.session import Merged, Session
+from missdp.session import LevelMerge, Session
 from missdp.session.training import SAMPLING_SLACK
 from missdp.synth.all_pairs import check_gaussian, marginal_parts
 from missdp.synth.family import Family, Learned, Request
@@ -147,7 +147,7 @@ def _budget(request: Request[Any]) -> Filter:
     """Return the filter of the first part. Trainings are charged in addition."""
     share = request.parameters.first_share
     share = _FIRST_SHARE if share is None else float(share)
-    total = Cost.worth("gdp", float(request.parameters.epsilon), request.delta_to_spend)
+    total = Cost.from_epsilon("gdp", float(request.parameters.epsilon), request.delta_to_spend)
     first = replace(total, amount=min(MAX_GDP, share * total.amount))
     return Filter.from_cost(first, delta=request.delta_to_spend)
 
@@ -173,7 +173,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[Any], networks: Ne
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums of several threads depend on their number
     try:
-        merged = session.on(Merged(one_way.groups(session.facts.schema.names)))
+        merged = session.apply(LevelMerge(one_way.groups(session.facts.schema.names)))
         model = networks(request, merged, one_way)
     finally:
         torch.set_num_threads(threads)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from missdp.baselines.adversarial import Phases, adversarial_family, steps_of
 from missdp.baselines.networks import NetworkModel
-from missdp.errors import one_of
+from missdp.errors import check_choice
 from missdp.inference.marginals import NoisyMarginals
 from missdp.session import Session
 from missdp.synth.base import Synthesizer
@@ -18,7 +18,7 @@ Masks: TypeAlias = Literal["conditional", "independent"]
 
 
 def _check(parameters: DPMisGAN) -> None:
-    one_of("masks", parameters.masks, get_args(Masks))
+    check_choice("masks", parameters.masks, get_args(Masks))
 
 
 def _phases(parameters: DPMisGAN) -> Phases:

@@ -70,7 +70,7 @@ class _Plan:
 
     def scale(self, cost: float) -> float:
         """Return the noise scale (Laplace b, Gaussian sigma) of a table with this cost."""
-        return Noise.worth(replace(self.total, amount=cost)).scale
+        return Noise.from_cost(replace(self.total, amount=cost)).scale
 
     def noise_scales(self, cells: Mapping[Clique, int], cost: float) -> dict[Clique, float]:
         """Return the noise scale of each table that minimises the expected total absolute error.
@@ -202,7 +202,7 @@ class _Learner:
         self._report("measuring tables", 0.6)
         if self._tables is not self._session:  # reserved for tables
             self._release(cells, self._tables, self._plan.table_cost)
-        remaining = self._session.left.amount * _USED_SHARE
+        remaining = self._session.remaining.amount * _USED_SHARE
         if remaining > _MIN_REST * self._plan.table_cost:
             self._release(cells, self._session, remaining)
         totals = self._normalisers()
@@ -468,7 +468,7 @@ def _counted(
     parts: list[Part],
 ) -> Part:
     """Return the public part of a number that is released for a share of epsilon, pure."""
-    total, before = request.family.budget(request).left, [*first_parts(request), *parts]
+    total, before = request.family.budget(request).remaining, [*first_parts(request), *parts]
     cost = total.price(PureEvent(epsilon=share_of(float(request.parameters.epsilon), share)))
     remaining = BudgetPlan(total, tuple(before)).after(*(part.name for part in before)).amount
     return Part(name, float_up(cost) / remaining, required_sets, kind="other")
@@ -492,7 +492,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Lea
     if strategy.complete_only:
         if pure:  # reserved: the cost of complete rows is fixed in advance
             label = "everything that reads complete rows only"
-            session = session.reserve(session.left, label=label)
+            session = session.reserve(session.remaining, label=label)
         noise = Noise("laplace", scale_for(1.0, _COMPLETE_COUNT_SHARE * parameters.epsilon))
         behind = Total(float(session.measure(Marginal(()), noise).value), noise.variance)
     session = impute(session, parameters.imputer, cost=plan.cost(IMPUTATION))

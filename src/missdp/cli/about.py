@@ -16,7 +16,7 @@ from missdp.cli.installed import packages
 from missdp.cli.options import Command, epsilon_option, option, output_option
 from missdp.cli.project import project_file, project_settings
 from missdp.errors import check_epsilon
-from missdp.files import PutOff
+from missdp.files import DelayedSignals
 from missdp.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def demo(output: Path | None, epsilon: float | None) -> None:
         family = synthesizer_named("all-pairs")
         drop = family(epsilon=epsilon, missing="complete-rows").fit(survey)
         model = family(epsilon=epsilon, missing="joint", progress=progress)
-        with PutOff(AT_ONCE):
+        with DelayedSignals(AT_ONCE):
             model.fit(survey)
             save(model, place, None)
         number = draw(model, [output], None, keep_missing=False, seed=None, progress=progress)

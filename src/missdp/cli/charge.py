@@ -108,10 +108,10 @@ class Charge:
 
     def _purpose(self, schema: Schema, conditions: Iterable[Condition]) -> Purpose:
         from missdp.governance import Purpose
-        from missdp.governance.chain import canonical, digest
+        from missdp.governance.chain import digest, json_text
         from missdp.governance.ledger import unit_of_schema
 
-        hashed = digest(canonical(schema.without_ledger().to_dict()))
+        hashed = digest(json_text(schema.without_ledger().to_dict()))
         return Purpose(
             purpose=self.purpose,
             file=self.file,

@@ -11,7 +11,7 @@ import click
 from missdp.cli import emit
 from missdp.cli.options import FILE, Command, option
 from missdp.errors import ParameterError, replacing
-from missdp.progress import progress_bar, working
+from missdp.progress import progress_bar, show_stage
 
 _STEPS = 11  # shifts between the two ends
 
@@ -51,7 +51,7 @@ def estimate(
     from missdp.estimate.estimands import match_text
     from missdp.estimate.intervals import answer
 
-    with working("reading the model"):
+    with show_stage("reading the model"):
         released = load(model)
     estimands = [match_text(released, question) for question in questions]
     answers = []
@@ -84,7 +84,7 @@ def _departures(
     check_picture(plot, model)
     released = load(model)
     steps = np.linspace(low, high, _STEPS).round(12).tolist()
-    with working("estimating"):
+    with show_stage("estimating"):
         found = released.sensitivity(
             questions[0], attribute=name, shifts=steps, confidence=confidence
         )

@@ -10,7 +10,7 @@ import click
 from missdp.cli import emit
 from missdp.cli.options import FILE, Command, data_argument, option, table_option
 from missdp.errors import ParameterError
-from missdp.progress import progress_bar, working
+from missdp.progress import progress_bar, show_stage
 
 if TYPE_CHECKING:
     from missdp.schema import Schema
@@ -85,7 +85,7 @@ def _page(
     check_free([output])
     if synthetic is not None:
         check_rows_of(synthetic, model)
-    with working("comparing the tables"):
+    with show_stage("comparing the tables"):
         verdict = curator_report(
             rows,
             model.sample(missing_values=_missing_values(model)) if synthetic is None else synthetic,

@@ -42,7 +42,7 @@ from missdp.cli.options import (
     undeclared_option,
 )
 from missdp.errors import OutputError, ParameterError, check_epsilon
-from missdp.files import PutOff, atomic_path, write_atomically
+from missdp.files import DelayedSignals, atomic_path, write_atomically
 from missdp.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def fit_release(
             model.set_params(epsilon=epsilon_for_ground_truth(epsilon, model, facts, stated))
         model.progress = progress
         charged = _charged(model, facts, charge, rows, undeclared=undeclared, engine=engine)
-        with PutOff(AT_ONCE):
+        with DelayedSignals(AT_ONCE):
             with spark_rows(rows, facts) if engine == "spark" else nullcontext(rows) as read:
                 model.fit(read, schema=facts, undeclared=undeclared)
             save(model, output, charged)
@@ -354,7 +354,7 @@ def save(model: Synthesizer, output: Path, charged: Charged | None) -> None:
     model.record_release(release, None if charged is None else charged.line)
     text, failed = model.fitted_.text(), None
     place: Path | None = output
-    with PutOff():
+    with DelayedSignals():
         try:
             write_atomically(output, text, overwrite=RUN.overwrite)
         except OutputError as error:

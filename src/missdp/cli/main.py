@@ -118,7 +118,7 @@ def _flush_or_drop() -> None:
 
 
 def _on_stop(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
-    for number in files.STOPS:
+    for number in files.STOP_SIGNALS:
         # A signal that the parent ignores (nohup) stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)

@@ -11,7 +11,7 @@ import click
 from missdp.cli import RUN, check_stdout, emit
 from missdp.cli.options import FILE, Command, option, output_option
 from missdp.errors import ParameterError, replacing
-from missdp.progress import working
+from missdp.progress import show_stage
 
 
 @click.command(cls=Command)
@@ -39,7 +39,7 @@ def publish(model: Path, output: Path, tipping: tuple[str, ...], **text: str) ->
         with replacing(ValueError, by=ParameterError("--published must be a day, as YYYY-MM-DD")):
             date.fromisoformat(text["published"])
     facts: dict[str, Any] = {"about": About(**text), "tipping": [*map(_asked, tipping)]}
-    with working("writing the dossier"):
+    with show_stage("writing the dossier"):
         line = load(model).ledger_
         found = write_dossier(model, output, ledger=line, overwrite=RUN.overwrite, **facts)
     said = f"Wrote {output}: {', '.join(FILES)}. They read TODO where a person must write."

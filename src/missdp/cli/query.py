@@ -23,7 +23,7 @@ from missdp.cli.options import (
     undeclared_option,
 )
 from missdp.errors import ParameterError, check_epsilon
-from missdp.progress import working
+from missdp.progress import show_stage
 
 if TYPE_CHECKING:
     from missdp.cli.charge import Charge, Charged
@@ -148,7 +148,7 @@ def _answer(
     from missdp.table import Table
 
     budget = Filter(epsilon)
-    with working("reading the rows") as progress:
+    with show_stage("reading the rows") as progress:
         table = Table.read_part(rows, facts, *needed_attributes(imputation, questions, facts))
         progress("filling missing values and answering", None)
         answers = run_queries(

@@ -19,7 +19,7 @@ from missdp.cli.options import (
     table_option,
 )
 from missdp.errors import DataError, MissDPError, SchemaError
-from missdp.progress import working
+from missdp.progress import show_stage
 
 if TYPE_CHECKING:
     from missdp.schema import Schema
@@ -58,7 +58,7 @@ def init(data: str, output: Path, no_header: bool, encoding: str, table: str | N
     rows = rows_at(data, table)
     check_free([output])
     check_apart([output], rows)
-    with working("reading the rows"):
+    with show_stage("reading the rows"):
         draft = draft_columns(rows, header=not no_header, encoding=encoding)
     draft.to_toml(output)
     marked = [*draft.facts.undeclared]
@@ -160,7 +160,7 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
 
         rows = rows_at(data, table)
         try:
-            with working("reading the rows"):
+            with show_stage("reading the rows"):
                 check_rows_fit(rows, at_most(facts))
                 lost = lost_cells(rows, facts)
         except DataError:

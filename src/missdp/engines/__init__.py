@@ -16,6 +16,6 @@ from missdp.engines.spark_sessions import spark_frame as spark_frame
 from missdp.engines.spark_sessions import spark_rows as spark_rows
 from missdp.engines.spark_sessions import spark_session as spark_session
 from missdp.engines.spark_tasks import sample_spark as sample_spark
-from missdp.exports import exported
+from missdp.exports import exported_names
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 from missdp.schema import OpenCategorical, Schema
 from missdp.session.counting import CHUNK_ROWS, Clique, Counter
-from missdp.session.frequent_values import occurring
+from missdp.session.frequent_values import count_values
 from missdp.session.row_weights import RowWeight
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.parameters import is_integer, sampling_generator
@@ -136,7 +136,7 @@ def values_in(
 ) -> Iterator[pa.RecordBatch]:
     """Yield how many rows have each value of columns whose levels are open; of each its place."""
     with replacing(Exception, by=DataError("a task could not count its rows")):
-        found = occurring(_of_enough_rows(batches), attributes)
+        found = count_values(_of_enough_rows(batches), attributes)
     for place, counts in enumerate(found):
         columns = [pa.array([place] * len(counts), pa.int32()), pa.array(counts, pa.string())]
         columns.append(pa.array(counts.values(), pa.int64()))

@@ -32,8 +32,8 @@ from missdp.evaluate.simulators import MissingMechanism as MissingMechanism
 from missdp.evaluate.simulators import SelfMasking as SelfMasking
 from missdp.evaluate.violations import RuleViolations as RuleViolations
 from missdp.evaluate.violations import rule_violations as rule_violations
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.progress import Progress as Progress
 from missdp.progress import progress_bar as progress_bar
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

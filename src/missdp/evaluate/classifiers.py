@@ -20,13 +20,13 @@ from pydantic.dataclasses import dataclass
 from missdp.errors import (
     DataError,
     ParameterError,
+    check_integer,
     did_you_mean,
     import_optional,
     names_of,
-    whole,
 )
 from missdp.evaluate.align import align, column_lines
-from missdp.progress import Progress, reported
+from missdp.progress import Progress, progress_callback
 from missdp.schema import AnyAttribute, Categorical, Schema
 from missdp.serialization import Record
 from missdp.table import Table
@@ -219,7 +219,7 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
         raise ParameterError(f"share must be between 0 and 1, not {share!r}")
     if not isinstance(table, Table):
         raise DataError("only a Table can be split. Use Table.read(data, schema)")
-    random_state = whole("random_state", random_state, least=0)
+    random_state = check_integer("random_state", random_state, min_value=0)
     order = np.random.default_rng(random_state).permutation(len(table))
     size = round(share * len(table))
     return table.take(order[size:]), table.take(order[:size])
@@ -294,8 +294,8 @@ def classifier_f1(
     1.0
     """
     chosen = check_learners(learners)
-    max_rows = whole("max_rows", max_rows)
-    random_state = whole("random_state", random_state, least=0)
+    max_rows = check_integer("max_rows", max_rows)
+    random_state = check_integer("random_state", random_state, min_value=0)
     real, made = align(truth, synthetic, schema)
     targets = _targets(real.schema, attributes)
     held = holdout(real, random_state=random_state)[1]
@@ -305,7 +305,7 @@ def classifier_f1(
         raise DataError("classifiers need rows to train on and rows to test on")
     train = _cap(made, max_rows, (random_state, 1))
     held = _cap(held, max_rows, (random_state, 2))
-    with reported(progress) as shown:
+    with progress_callback(progress) as shown:
         scores = _scores(real, train, held, targets, chosen, random_state, shown)
     skipped = tuple(name for name in targets if name not in scores)
     return ClassifierF1(scores, skipped, held_out=test is not None)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from missdp.errors import DataError, ParameterError, whole
+from missdp.errors import DataError, ParameterError, check_integer
 from missdp.evaluate.align import column_lines, reader, schema_of, to_text
-from missdp.progress import Progress, reported
+from missdp.progress import Progress, progress_callback
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.schema.cliques import batches, check_cliques
 from missdp.schema.numeric import code_dtype
@@ -185,12 +185,12 @@ def marginal_distance(
         raise ParameterError(f"k must be from 1 to {len(declared)}, not {k!r}")
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
-    bins = None if bins is None else whole("bins", bins)
+    bins = None if bins is None else check_integer("bins", bins)
     both = [reader(data, declared) for data in (truth, synthetic)]
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     distances: dict[tuple[str, ...], float] = {}
     total, fewest = math.comb(len(declared), k), 0
-    with reported(progress) as shown:
+    with progress_callback(progress) as shown:
         compared = _plain(next(both[0]()), bins).schema
         for batch in batches(compared, itertools.combinations(compared.names, k), _BATCH_CELLS):
             (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, bins) for blocks in both)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from missdp.errors import whole
+from missdp.errors import check_integer
 from missdp.evaluate.align import column_lines, reader, schema_of, to_text
 from missdp.evaluate.distances import total_variation
 from missdp.files import new_figure, picture_format, write_picture
@@ -171,7 +171,7 @@ def fidelity(
     (0.25, 2.5, 11.5)
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    limit = whole("max_rows", max_rows)
+    limit = check_integer("max_rows", max_rows)
     one, two = (_sampled(reader(data, declared)(), limit) for data in (truth, synthetic))
     x, y = _values_of(one), _values_of(two)
     numeric = [a for a in declared if isinstance(a, Numeric)]

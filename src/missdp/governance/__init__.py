@@ -1,12 +1,12 @@
 """Governance of releases: a ledger of budgets, plans, dossiers and reports.
 
-Budgets stand in SQLite or PostgreSQL, are charged before private rows are read, and are never
-refunded; every line of the ledger holds the hash of the one before it. Plans are made from public
-facts, before a table is looked at; `missdp.governance.dossier` writes the dossier of a release. The
-report for the curator looks at private rows.
+Budgets are stored in SQLite or PostgreSQL. They are charged before private rows are read, and are
+never refunded. Every line of the ledger has the hash of the line before it. Plans are made from
+public facts, before a table is read. `missdp.governance.dossier` writes the dossier of a release.
+The report for the curator compares private rows.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.governance.curator import curator_report as curator_report
 from missdp.governance.ledger import Ledger as Ledger
 from missdp.governance.ledger import Purpose as Purpose
@@ -16,4 +16,4 @@ from missdp.governance.plan import Plan as Plan
 from missdp.governance.plan import Planned as Planned
 from missdp.governance.plan import plan as plan
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

@@ -1,7 +1,7 @@
-"""The curator's report: synthetic rows beside the private ones, exact, and never to be published.
+"""The curator's report: an exact comparison of synthetic and private rows, never to be published.
 
-Whatever it says was computed from private rows without noise, so it is marked on every page, and it
-is not written into a folder that holds something released.
+The report is computed from private rows without noise. So every page is marked, and the report is
+not written into a folder with released files.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:  # comparing takes a second to import
 __all__ = ["curator_report"]
 
 _RELEASED = ("release.json", "*/release.json", "*.model.json", "*.synthetic.json")
-_MOST_PAIRS = 30
-_MOST_PATTERNS = 20
+_MAX_PAIRS = 30  # pairs of columns that are listed
+_MAX_PATTERNS = 20  # patterns of missing cells that are listed
 _POINTS = ("5 %", "25 %", "50 %", "75 %", "95 %")
 
-_OPTIONAL = ("promise", "pairs", "f1", "rules")  # of the page
-_Text: TypeAlias = Callable[[float], str]  # of a share, with as many digits as rows support
-_Verdict: TypeAlias = list[tuple[str, bool]]  # lines, and whether each is bad news
+_OPTIONAL = ("promise", "pairs", "f1", "rules")  # optional parts of the page
+_Text: TypeAlias = Callable[[float], str]  # text of a share, with the digits that rows support
+_Verdict: TypeAlias = list[tuple[str, bool]]  # lines, and whether each is a warning
 
 
 def check_apart_from_releases(path: Path, released: Iterable[Path] = ()) -> None:
-    """Refuse a report beside what was released: a folder is easily published as a whole."""
+    """Raise an error if released files are in the report's folder, which may be published."""
     folder = Path(path).resolve().parent
-    beside = {Path(file).resolve().parent for file in released}
-    if folder in beside or any(True for form in _RELEASED for _ in folder.glob(form)):
+    folders = {Path(file).resolve().parent for file in released}
+    if folder in folders or any(True for form in _RELEASED for _ in folder.glob(form)):
         raise OutputError(
             f"cannot write {str(path)!r}: released files are in that folder, and this report is "
-            "for the curator only; write it to another folder"
+            "for the curator only. Write it to another folder."
         )
 
 
@@ -59,22 +59,23 @@ def curator_report(
     f1: bool = False,
     released: Iterable[Path] = (),
 ) -> tuple[str, ...]:
-    """Write a page that shows synthetic rows beside the private ones, for the curator only.
+    """Write a page that compares synthetic rows with the private rows, for the curator only.
 
     Parameters
     ----------
     private, synthetic : Table, or any table or file that Table.read takes
+        The private rows and the synthetic rows.
     path : str or Path
-        HTML file to write: one file, which loads nothing.
+        HTML file to write. It loads no other file.
     schema : Schema
-        Where it declares a unit or a weight, private rows take part as they do in a fit, and other
-        tables need not have these columns.
+        Schema of both tables. If it declares a unit or a weight, private rows count as in a fit.
+        Synthetic rows need not have these columns.
     guarantee : Guarantee, optional
-        Of the release, for the page.
+        Guarantee of the release, which the page shows.
     f1 : bool, default False
-        Whether to train classifiers as well, on real and on synthetic rows, which is slow.
+        Whether to train classifiers on real and on synthetic rows, which is slow.
     released : iterable of Path
-        Released files, beside which nothing is written.
+        Released files. The report is not written into their folders.
 
     Returns
     -------
@@ -84,7 +85,7 @@ def curator_report(
     Raises
     ------
     OutputError
-        If the folder holds something released, or the file cannot be written.
+        If released files are in the folder, or the file cannot be written.
     MissingDependencyError
         If the extra ``report`` is not installed.
 
@@ -97,7 +98,7 @@ def curator_report(
     >>> model = missdp.MST(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "curator.html"
     >>> drawn = model.sample(2000, missing_values="keep", random_state=0)
-    >>> said = curator_report(table, drawn, path, schema=table.schema)
+    >>> verdict = curator_report(table, drawn, path, schema=table.schema)
     >>> path.read_text().count("CURATOR ONLY") > 1
     True
     """
@@ -106,22 +107,22 @@ def curator_report(
     place = Path(path)
     check_apart_from_releases(place, released)
     page = template("curator.html")
-    rows, others = _as_in_a_fit(private, schema), _of_rows(schema)
-    real, made = align(rows, synthetic, others)
-    facts, verdict = _compared(real, made, others, (rows, synthetic))
-    facts = dict.fromkeys(_OPTIONAL, "") | facts | {"shown": _taking_part(schema)}
+    rows, row_schema = _rows_in_a_fit(private, schema), _row_schema(schema)
+    real, drawn = align(rows, synthetic, row_schema)
+    facts, verdict = _compared(real, drawn, row_schema, (rows, synthetic))
+    facts = dict.fromkeys(_OPTIONAL, "") | facts | {"shown": _rows_in_words(schema)}
     if f1:
-        alone = real if schema.unit is None else _one_of_each(private, schema)
-        facts["f1"] = _f1(align(alone, made, others)[0], made)
+        single = real if schema.unit is None else _one_row_per_unit(private, schema)
+        facts["f1"] = _f1(align(single, drawn, row_schema)[0], drawn)
     if guarantee is not None:
         facts["promise"] = f"{guarantee}\n\n{guarantee.explain()}"
-    facts |= {"verdict": verdict, "picture": _picture(real, made, others)}
+    facts |= {"verdict": verdict, "picture": _picture(real, drawn, row_schema)}
     write_atomically(place, page.render(facts).encode())
     return tuple(line for line, _ in verdict)
 
 
-def _as_in_a_fit(private: Any, schema: Schema) -> Any:
-    """Return as many rows of each unit as take part in a fit, and as often as they count."""
+def _rows_in_a_fit(private: Any, schema: Schema) -> Any:
+    """Return the rows of each unit that a fit would read, repeated by their weights."""
     if schema.of_rows is schema:
         return private
     if schema.weighs:
@@ -129,104 +130,106 @@ def _as_in_a_fit(private: Any, schema: Schema) -> Any:
     return rows_of_units(private, schema)
 
 
-def _one_of_each(private: Any, schema: Schema) -> Any:
-    """Return one row of each unit, which then counts once: rows that teach tell of no others."""
+def _one_row_per_unit(private: Any, schema: Schema) -> Any:
+    """Return one row of each unit, so that training and test rows have no common unit."""
     if schema.unit is None or isinstance(private, Table):
         return private
-    one = replace(schema.unit, max_rows=1)
-    return rows_of_units(private, replace(_of_rows(replace(schema, unit=None)), unit=one))
+    unit = replace(schema.unit, max_rows=1)
+    return rows_of_units(private, replace(_row_schema(replace(schema, unit=None)), unit=unit))
 
 
-def _taking_part(schema: Schema) -> str:
-    """Return which rows are shown, where rows are not by themselves."""
+def _rows_in_words(schema: Schema) -> str:
+    """Return a description of the compared rows if the schema has a unit or a weight."""
     unit = schema.unit
-    most = f"at most {unit.max_rows} of each {unit.column}, drawn for this page" if unit else ""
+    chosen = f"at most {unit.max_rows} of each {unit.column}, drawn for this page" if unit else ""
     counted = "as often as they count" if schema.weighs else ""
-    return "; ".join(filter(None, (most, counted)))
+    return "; ".join(filter(None, (chosen, counted)))
 
 
-def _of_rows(schema: Schema) -> Schema:
-    """Return a schema of rows by themselves; columns of unit and weight may be there, unread."""
+def _row_schema(schema: Schema) -> Schema:
+    """Return the schema without unit and weight, whose columns are ignored."""
     apart = tuple(f.column for f in (schema.unit, schema.weight) if f is not None)
     unread = (*schema.ignore, *apart)
     return replace(schema.of_rows, ignore=unread) if apart else schema
 
 
 def _compared(
-    real: Table, made: Table, schema: Schema, sources: tuple[Any, Any]
+    real: Table, drawn: Table, schema: Schema, sources: tuple[Any, Any]
 ) -> tuple[dict[str, Any], _Verdict]:
-    """Return what the page shows of both tables, and what is said of it first."""
+    """Return the comparisons of the page, and the verdict at its top."""
     from missdp.evaluate import fidelity, missing_fidelity, missing_mask
     from missdp.evaluate.align import to_text
 
-    text = partial(to_text, rows=min(len(real), len(made)))
+    text = partial(to_text, rows=min(len(real), len(drawn)))
     complete = real.take(~missing_mask(real).any(axis=1).astype(bool))
-    kept, holes = fidelity(real, made, schema=schema), missing_fidelity(real, made, schema=schema)
+    scores, missing = (
+        fidelity(real, drawn, schema=schema),
+        missing_fidelity(real, drawn, schema=schema),
+    )
     sizes = (
         f"{len(real):,} real rows, of which {len(complete):,} are complete, and "
-        f"{len(made):,} synthetic ones."
+        f"{len(drawn):,} synthetic rows."
     )
-    facts = {"sizes": sizes, **_scores(kept, text), **_missing(real, made, holes, text)}
-    distances, far, dropped = _distances(real, made, complete, schema, text)
-    beside = (
-        f"Synthetic tables are {'further' if far > dropped else 'no further'} away than what "
-        f"dropping incomplete rows would leave, without any privacy: {text(far)} and "
-        f"{text(dropped)} on average."
+    facts = {"sizes": sizes, **_scores(scores, text), **_missing(real, drawn, missing, text)}
+    distances, far, dropped = _distances(real, drawn, complete, schema, text)
+    distance = (
+        f"Synthetic tables are {'further' if far > dropped else 'no further'} away than the "
+        f"complete rows, which have no privacy: {text(far)} and {text(dropped)} on average."
     )
-    verdict = [(kept.verdict, False), (beside, far > dropped)]
-    if holes.verdict:
-        verdict.append((holes.verdict, True))
+    verdict = [(scores.verdict, False), (distance, far > dropped)]
+    if missing.verdict:
+        verdict.append((missing.verdict, True))
     if schema.rule_set.bound:
         facts["rules"], line = _broken_rules(schema, sources)
         verdict.append(line)
     return facts | distances, verdict
 
 
-def _scores(kept: Fidelity, text: _Text) -> dict[str, Any]:
-    """Return how numbers and relations came out."""
+def _scores(result: Fidelity, text: _Text) -> dict[str, Any]:
+    """Return the scores of numbers and relations."""
     from missdp.evaluate.fidelity import SCORES
 
     return {
-        "scores": [(SCORES[name], text(score)) for name, score in kept.scores.items()],
+        "scores": [(SCORES[name], text(score)) for name, score in result.scores.items()],
         "numbers": [
-            (f"{name}, {which}", text(kept.ks[name]), *(f"{x:.4g}" for x in table[name]))
-            for name in kept.ks
-            for which, table in (("real", kept.truth), ("synthetic", kept.synthetic))
+            (f"{name}, {which}", text(result.ks[name]), *(f"{x:.4g}" for x in table[name]))
+            for name in result.ks
+            for which, table in (("real", result.truth), ("synthetic", result.synthetic))
         ],
         "number_heads": ["number", "KS", "mean", "SD", *_POINTS],
     }
 
 
-def _missing(real: Table, made: Table, holes: MissingFidelity, text: _Text) -> dict[str, Any]:
-    """Return how often cells are missing, and which are missing together."""
+def _missing(real: Table, drawn: Table, result: MissingFidelity, text: _Text) -> dict[str, Any]:
+    """Return missing rates, and patterns of cells that are missing together."""
     from missdp.evaluate import missing_patterns
 
-    true, drawn = missing_patterns(real), missing_patterns(made)
+    true, synthetic = missing_patterns(real), missing_patterns(drawn)
     return {
         "rates": [
-            (name, text(rate), text(holes.synthetic_rates[name]))
-            for name, rate in holes.truth_rates.items()
+            (name, text(rate), text(result.synthetic_rates[name]))
+            for name, rate in result.truth_rates.items()
         ],
         "patterns": [
-            (", ".join(names) or "nothing", f"{count:,}", f"{drawn.get(names, 0):,}")
-            for names, count in [*true.items()][:_MOST_PATTERNS]
+            (", ".join(names) or "nothing", f"{count:,}", f"{synthetic.get(names, 0):,}")
+            for names, count in [*true.items()][:_MAX_PATTERNS]
         ],
     }
 
 
 def _distances(
-    real: Table, made: Table, complete: Table, schema: Schema, text: _Text
+    real: Table, drawn: Table, complete: Table, schema: Schema, text: _Text
 ) -> tuple[dict[str, Any], float, float]:
-    """Return distances of columns and pairs, and mean ones of synthetic and of complete rows."""
+    """Return distances of columns and pairs, and the means for synthetic and complete rows."""
     from missdp.evaluate import marginal_distance
 
     facts = {}
-    for k, name, most in ((1, "columns", len(schema)), (2, "pairs", _MOST_PAIRS))[: len(schema)]:
-        far = marginal_distance(real, made, k=k, schema=schema)
+    for k, name, limit in ((1, "columns", len(schema)), (2, "pairs", _MAX_PAIRS))[: len(schema)]:
+        far = marginal_distance(real, drawn, k=k, schema=schema)
         dropped = marginal_distance(real, complete, k=k, schema=schema)
         facts[name] = [
             (" × ".join(clique), text(d), text(dropped.per_marginal[clique]))
-            for clique, d in far.worst(most).items()
+            for clique, d in far.worst(limit).items()
         ]
     return facts, far.mean, dropped.mean
 
@@ -234,33 +237,33 @@ def _distances(
 def _broken_rules(
     schema: Schema, sources: tuple[Any, Any]
 ) -> tuple[list[tuple[str, str, str]], tuple[str, bool]]:
-    """Return how many rows break each rule, and a line of the verdict."""
+    """Return the numbers of rows that break each rule, and a line of the verdict."""
     from missdp.evaluate import rule_violations
 
     ours, theirs = (rule_violations(source, schema=schema) for source in sources)
     rows = [(t, f"{count:,}", f"{theirs.broken[t]:,}") for t, count in ours.broken.items()]
-    said = f"{theirs.broken_rows:,} synthetic rows break a rule; {ours.broken_rows:,} real do."
-    return rows, (said, theirs.broken_rows > 0)
+    line = f"{theirs.broken_rows:,} synthetic and {ours.broken_rows:,} real rows break a rule."
+    return rows, (line, theirs.broken_rows > 0)
 
 
-def _f1(real: Table, made: Table) -> list[tuple[str, str, str]]:
-    """Return how well either rows teach, tested on the same real rows, which teach nothing."""
+def _f1(real: Table, drawn: Table) -> list[tuple[str, str, str]]:
+    """Return F1 scores of classifiers from real and from synthetic rows, on held-out real rows."""
     from missdp.evaluate import classifier_f1, holdout
 
-    taught, unseen = holdout(real, random_state=0)
-    own, other = (
-        classifier_f1(real, rows, test=unseen, random_state=0).by_attribute
-        for rows in (taught, made)
+    training, test = holdout(real, random_state=0)
+    truth, synthetic = (
+        classifier_f1(real, rows, test=test, random_state=0).by_attribute
+        for rows in (training, drawn)
     )
-    return [(name, f"{score:.3f}", f"{other[name]:.3f}") for name, score in own.items()]
+    return [(name, f"{score:.3f}", f"{synthetic[name]:.3f}") for name, score in truth.items()]
 
 
-def _picture(real: Table, made: Table, schema: Schema) -> str | None:
-    """Return the columns of both tables as a drawing, or None without the extra ``plot``."""
+def _picture(real: Table, drawn: Table, schema: Schema) -> str | None:
+    """Return a drawing of the columns of both tables, or None without the extra ``plot``."""
     from missdp.evaluate import plot_columns
 
     with tempfile.TemporaryDirectory() as folder, suppress(MissingDependencyError):
-        drawn = Path(folder) / "columns.svg"
-        plot_columns(real, made, drawn, schema=schema)
-        return base64.b64encode(drawn.read_bytes()).decode()
+        picture = Path(folder) / "columns.svg"
+        plot_columns(real, drawn, picture, schema=schema)
+        return base64.b64encode(picture.read_bytes()).decode()
     return None

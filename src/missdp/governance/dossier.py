@@ -1,4 +1,4 @@
-"""The papers of a release in one folder, whole or not at all; a model from its measurements."""
+"""The dossier of a release: all documents in one folder, complete or not at all."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import Any
 
 from missdp.accounting import DataDependentDomain
 from missdp.errors import OutputError, SchemaError, replacing
-from missdp.files import PutOff, refusal, sync_folder
-from missdp.governance.chain import canonical, digest
+from missdp.files import DelayedSignals, sync_folder, write_error
+from missdp.governance.chain import digest, json_text
 from missdp.governance.facts import ModelSummary
 from missdp.governance.measurements import measurements
 from missdp.governance.pages import pages
-from missdp.governance.rendering import plain
+from missdp.governance.rendering import plain_text
 from missdp.schema.schema import FILE
-from missdp.serialization import read_json, sealed
+from missdp.serialization import read_json, seal
 from missdp.synth import load
 from missdp.synth.base import Synthesizer
 from missdp.words import in_a_line
@@ -42,24 +42,24 @@ FILES = (
     "how-to-use.md",
     _RELEASE,
 )
-"""What a dossier consists of."""
+"""Names of the files of a dossier."""
 
 _SHIFTS = (-0.5, -0.4, -0.3, -0.2, -0.1, 0.1, 0.2, 0.3, 0.4, 0.5)  # standard deviations
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What people say of a release; text that is shown as it is.
+    """Texts about a release, which the dossier shows unchanged.
 
     Parameters
     ----------
     title : str, default "A synthetic table"
     audience : str
-        For whom it is, and what for.
+        The audience and the purpose of the release.
     curator, region : str
-        Who publishes it, and which region it is about.
+        The publisher, and the region of the data.
     published : str
-        The day, as YYYY-MM-DD.
+        The day of publication, as YYYY-MM-DD.
 
     Examples
     --------
@@ -83,29 +83,30 @@ def write_dossier(
     tipping: Iterable[tuple[str, str]] = (),
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write everything that publishing a release takes, from the released model and its schema.
+    """Write all documents for publishing a release, from the released model and its schema.
 
-    Nothing is read but the model, so it costs no privacy, and the same model makes the same bytes.
+    Only the model is read, so this costs no privacy. Equal models make equal bytes.
 
     Parameters
     ----------
     model : Synthesizer, str or Path
-        A fitted model, or the file of one.
+        A fitted model, or the file of a model.
     folder : str or Path
-        To be made, inside a folder that exists.
+        The folder to make, inside a folder that exists.
     about : About, optional
+        Texts about the release.
     ledger : mapping, optional
-        What a ledger said of the charge, to be kept beside the release.
+        The ledger's record of the charge, which ``release.json`` includes.
     tipping : iterable of (str, str), optional
-        Attributes whose values may be missing because of what they are, each with a question: the
-        report says where its conclusion turns; see `Synthesizer.sensitivity`.
+        Attributes that may be missing not at random, each with a question. The report states the
+        shift of missing values at which the conclusion changes (`Synthesizer.sensitivity`).
     overwrite : bool, default False
-        Whether to replace a dossier; never anything else.
+        Whether to replace an existing dossier. Other folders are never replaced.
 
     Returns
     -------
     dict
-        What ``release.json`` says: the SHA-256 of each file, of the model and of the schema.
+        The content of ``release.json``: the SHA-256 of each file, of the model and of the schema.
 
     Raises
     ------
@@ -123,8 +124,8 @@ def write_dossier(
     >>> from missdp.datasets import yrbss
     >>> from missdp.governance.dossier import write_dossier
     >>> model = PrivBayes(epsilon=1.0).fit(yrbss().table())
-    >>> said = write_dossier(model, pathlib.Path(tempfile.mkdtemp()) / "dossier")
-    >>> len(said["files"])
+    >>> content = write_dossier(model, pathlib.Path(tempfile.mkdtemp()) / "dossier")
+    >>> len(content["files"])
     6
     """
     target = Path(folder)
@@ -151,7 +152,7 @@ def write_dossier(
         "measurements.parquet": measurements(facts, labels),
         "maintained.csv": _maintained(facts),
     }
-    said = sealed(
+    content = seal(
         {
             "dossier": 1,
             "release": release,
@@ -163,53 +164,53 @@ def write_dossier(
             },
             "files": {name: hashlib.sha256(files[name]).hexdigest() for name in FILES[:-1]},
             "model": hashlib.sha256(text).hexdigest(),
-            "schema": digest(canonical(released.schema_.to_dict())),
+            "schema": digest(json_text(released.schema_.to_dict())),
             "ledger": dict(ledger) if ledger else None,
             "note": "A checksum is no signature: anyone can compute it.",
         }
     )
-    content = json.dumps(said, indent=1, ensure_ascii=False).encode("utf-8")
-    with PutOff(), replacing(OSError, by=partial(refusal, target)):
-        _put(target, files | {_RELEASE: content})
-    return said
+    encoded = json.dumps(content, indent=1, ensure_ascii=False).encode("utf-8")
+    with DelayedSignals(), replacing(OSError, by=partial(write_error, target)):
+        _write_folder(target, files | {_RELEASE: encoded})
+    return content
 
 
-_FORMULA = ("=", "+", "-", "@")
+_FORMULA = ("=", "+", "-", "@")  # characters that begin a formula in spreadsheets
 
 
 def _maintained(facts: ModelSummary) -> bytes:
-    """Return a CSV file of the relations that were measured, that are modelled, and that follow."""
+    """Return a CSV file of the relations that are measured, modelled, or implied by rules."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     columns = ["attributes", "maintained", "noise of a cell (share of rows)", "strength"]
     writer.writerow([*columns, "stands out from noise", "rule"])
-    for one in facts.relations:
-        numbers = ("" if x is None else _in_csv(float(x)) for x in (one.std, one.strength))
-        clear = {None: "", True: "yes", False: "no"}[one.clear]
-        writer.writerow(
-            [_in_csv("; ".join(one.names)), one.how, *numbers, clear, _in_csv(one.rule)]
-        )
+    for relation in facts.relations:
+        names, how, rule = "; ".join(relation.names), relation.how, relation.rule
+        values = (relation.std, relation.strength)
+        numbers = ("" if x is None else _in_csv(float(x)) for x in values)
+        clear = {None: "", True: "yes", False: "no"}[relation.clear]
+        writer.writerow([_in_csv(names), how, *numbers, clear, _in_csv(rule)])
     return file.getvalue().encode("utf-8")
 
 
 def _in_csv(value: object) -> str:
-    """Return a cell that no spreadsheet takes for a formula.
+    """Return a cell that spreadsheets do not read as a formula.
 
     >>> _in_csv("=1+1"), _in_csv("age"), _in_csv(-0.5)
     ("'=1+1", 'age', '-0.5')
     """
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = plain(value, None)
+    text = plain_text(value, None)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that is there, unless it is empty, or a dossier that may be replaced."""
+    """Raise an error if a folder exists, unless it is empty or a dossier to be replaced."""
     parent = Path(os.path.realpath(folder)).parent
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise OutputError(
-            f"cannot write {str(folder)!r}: the folder around it is absent or cannot be written"
+            f"cannot write {str(folder)!r}: its parent folder is absent or cannot be written"
         )
     _check_no_curator_page(parent)
     if not os.path.lexists(folder):
@@ -217,31 +218,31 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     if not folder.is_dir() or folder.is_symlink():
         raise OutputError(f"cannot write {str(folder)!r}: it is a file. Choose another folder.")
     _check_no_curator_page(folder)
-    found = {entry.name for entry in folder.iterdir()}
-    if not found:
+    names = {entry.name for entry in folder.iterdir()}
+    if not names:
         return
     if not overwrite:
         raise OutputError(
             f"{str(folder)!r} exists. Use --overwrite to replace a dossier, or choose another "
             "folder."
         )
-    if not found <= {*FILES} or not _is_dossier(folder / _RELEASE):
+    if not names <= {*FILES} or not _is_dossier(folder / _RELEASE):
         raise OutputError(
-            f"{str(folder)!r} holds what is of no dossier, and is not replaced; name another folder"
+            f"{str(folder)!r} has files that are not part of a dossier. Choose another folder."
         )
 
 
-_OWN = b"<title>CURATOR ONLY"
+_CURATOR_TITLE = b"<title>CURATOR ONLY"
 
 
 def _check_no_curator_page(folder: Path) -> None:
-    """Refuse a folder with a curator's page in it for anything that is to be released."""
+    """Raise an error if a folder for released files has a curator's page."""
     for page in folder.glob("*.html"):
         with page.open("rb") as file:
-            if _OWN in file.read(4096):
+            if _CURATOR_TITLE in file.read(4096):
                 raise OutputError(
-                    f"{str(folder)!r} holds a page for the curator only: a folder is easily "
-                    "published as a whole; write to another one"
+                    f"{str(folder)!r} has a page for the curator only, which must not be published "
+                    "with the folder. Choose another folder."
                 )
 
 
@@ -252,7 +253,7 @@ def _is_dossier(path: Path) -> bool:
 
 
 def _check_declared(model: Synthesizer) -> None:
-    """Refuse a model whose schema was made from the private rows: the papers would show them."""
+    """Raise an error if facts of the schema come from private rows, since the dossier has them."""
     conditions = model.guarantee_.conditions
     read = {n for c in conditions if isinstance(c, DataDependentDomain) for n in c.attributes}
     read |= {*model.schema_.undeclared}
@@ -260,13 +261,13 @@ def _check_declared(model: Synthesizer) -> None:
     if read:
         named = ", ".join(name for name in dict.fromkeys(columns) if name in read)
         raise SchemaError(
-            f"facts about {named} were read from the private table and never declared public; a "
-            "dossier would publish them. Declare them in the schema, and fit again"
+            f"facts about {named} were read from the private table and never declared public. A "
+            "dossier would publish them. Declare them in the schema, and fit again."
         )
 
 
-def _put(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write all files into a folder of another name, which then takes the place of this one."""
+def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write all files into a temporary folder, which then replaces the target folder."""
     place = Path(os.path.realpath(folder))
     with tempfile.TemporaryDirectory(prefix=".missdp-", dir=place.parent) as scratch:
         draft, old = Path(scratch) / "new", Path(scratch) / "old"

@@ -23,8 +23,8 @@ from missdp.errors import (
     MissDPError,
     ParameterError,
     SchemaError,
+    check_number,
     did_you_mean,
-    number,
     replacing,
 )
 from missdp.governance.chain import (
@@ -32,10 +32,10 @@ from missdp.governance.chain import (
     BudgetFacts,
     LedgerVerifier,
     Row,
-    canonical,
     digest,
+    fraction_text,
+    json_text,
     path_of,
-    written,
 )
 from missdp.governance.ledger_heads import stated_release
 from missdp.serialization import WRONG
@@ -46,20 +46,20 @@ if TYPE_CHECKING:  # the store imports SQLAlchemy, which is for ledgers that are
     from missdp.schema import Schema
 
 _NAME = r"[\w.-]{1,80}(/[\w.-]{1,80})?"
-_BACK = timedelta(seconds=60)  # that clocks of colleagues may differ
+_BACK = timedelta(seconds=60)  # by which the clocks of two machines may differ
 _SOFTWARE = f"missdp {version('missdp')}"
 
 
 @dataclass(frozen=True)
 class Started:
-    """A release that is paid for: private rows may be read for it, once.
+    """A charged release, for which private rows may be read once.
 
     Parameters
     ----------
     request : str
-        The id, under which nothing is charged or drawn again.
+        The id. Nothing is charged or drawn under it again.
     lines : int
-        How many lines the table's chain has with this one.
+        Number of lines of the table's chain, including this line.
     head : str
         The hash of this line.
 
@@ -81,25 +81,25 @@ class Started:
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a release is for, and what is public about how it is made.
+    """Purpose of a release, and public facts about it.
 
     Parameters
     ----------
     purpose, ticket : str
-        For people; recorded.
+        Texts for people, which are recorded.
     file : str
         The name of the file that is released, if any.
     parameters : mapping
-        Public parameters. The ledger keeps a hash, by which they can be guessed: no seed and no
-        password is among them.
+        Public parameters. The ledger stores a hash, from which they can be guessed. So seeds and
+        passwords must not be among them.
     schema : str or None
-        The hash of the schema that rows are read by.
+        The hash of the schema.
     new_schema : bool
-        Whether a schema that the table was not read by before is meant to be.
+        Whether the schema may differ from all earlier schemas of the table.
     unit : str
-        Whose presence the release protects.
+        The unit whose presence the release protects.
     conditions : tuple of Condition
-        What the release rests on.
+        Conditions of the release.
 
     Examples
     --------
@@ -129,15 +129,15 @@ class Ledger:
     url : str
         ``sqlite:///budget.db`` or ``postgresql://role@server/database``.
     who : str, optional
-        Who asks; by default the name of this login.
+        Name of the person who charges, by default the login name.
     wait : float, default 60
-        Seconds to wait for others who write.
+        Seconds to wait for other writers.
 
     Notes
     -----
-    A request is "started", which is committed before any private row is read and is the charge, and
-    then "released" or "abandoned". What was started is never started again. Every line holds the
-    hash of the line before it.
+    A request is first "started". This state is the charge, and is committed before any private row
+    is read. The request is then "released" or "abandoned". A started request never starts again.
+    Every line has the hash of the line before it.
 
     Examples
     --------
@@ -153,11 +153,11 @@ class Ledger:
     """
 
     def __init__(self, url: str, *, who: str | None = None, wait: float = 60.0) -> None:
-        from missdp.governance.store import Store, place_of
+        from missdp.governance.store import Store, ledger_address
 
-        self._place = place_of(url)
-        self._store = Store(url, wait=number("wait", wait, least=0.0))
-        self._who = _text("who", getpass.getuser() if who is None else who, least=1)
+        self._address = ledger_address(url)
+        self._store = Store(url, wait=check_number("wait", wait, min_value=0.0))
+        self._who = _text("who", getpass.getuser() if who is None else who, min_size=1)
 
     def create(
         self,
@@ -173,83 +173,83 @@ class Ledger:
         table: str | None = None,
         disjoint_epochs: bool = False,
     ) -> None:
-        """Create the budget of a table, or with ``"table/part"`` one under it.
+        """Create the budget of a table, or with ``"table/part"`` a part of it.
 
         Parameters
         ----------
         name : str
-            Public: letters, digits, dots and dashes.
+            Public name of letters, digits, dots and dashes.
         epsilon, delta : float
             Total epsilon and delta of the budget.
         privacy_measure : {"pure", "zcdp", "gdp"}, optional
-            What it counts in, fixed for good; "pure" at delta 0, else "zcdp" by default. A part
-            takes all but its name and epsilon from the budget of its table.
+            The privacy measure, which never changes. By default "pure" at delta 0, otherwise
+            "zcdp". A part takes all facts except name and epsilon from its table's budget.
         failure : float, default 0.0
             Cap on the sum of the deltas of releases that fail with a small probability (open
-            levels). It comes on top of ``delta``. Only with "zcdp".
+            levels), in addition to ``delta``. Only with "zcdp".
         adjacency : {"add-remove", "replace-one"}
-            In what neighbouring tables differ.
+            The neighbouring relation.
         unit : str, optional
-            Whose presence is protected; by default the unit of ``schema``, or each row without.
+            The unit whose presence is protected. By default the unit of ``schema``, or each row.
         schema : Schema, optional
             The schema of the table, from which the unit is taken.
         table : str, optional
             The public name of the table, if this is the budget of one of its epochs.
         disjoint_epochs : bool, default False
-            The condition that no unit is in two epochs. Without it a table has one budget.
+            Whether no unit is in two epochs. Otherwise a table has one budget.
 
         Raises
         ------
         ParameterError
-            If the budget is there already, or another epoch's and epochs are not disjoint; or if
-            the schema has another unit than ``unit``, or open levels and there is no ``failure``.
+            If the budget exists, or another epoch has a budget and epochs are not disjoint. If the
+            unit of the schema is not ``unit``. If the schema has open levels without ``failure``.
         """
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):
             raise ParameterError("name must be letters, digits, dots and dashes, as in table/part")
         root, table = name.partition("/")[0], table or name.partition("/")[0]
-        epsilon = number("epsilon", epsilon, most=1e6, open_end=True)
+        epsilon = check_number("epsilon", epsilon, max_value=1e6, exclude_min=True)
         chosen: PrivacyMeasure = privacy_measure or ("zcdp" if delta > 0 else "pure")
-        made = BudgetFacts(
+        created = BudgetFacts(
             name=name,
-            table=_text("table", table, least=1),
-            cost=_for_one_release(Cost.worth(chosen, epsilon, delta), epsilon, delta),
+            table=_text("table", table, min_size=1),
+            cost=_rounded_cap(Cost.from_epsilon(chosen, epsilon, delta), epsilon, delta),
             epsilon=epsilon,
-            delta=number("delta", delta, most=1.0, below=True),
-            failure=number("failure", failure, most=1.0, below=True),
+            delta=check_number("delta", delta, max_value=1.0, exclude_max=True),
+            failure=check_number("failure", failure, max_value=1.0, exclude_max=True),
             adjacency=check_adjacency(adjacency),
-            unit=_text("unit", _unit_of(schema, unit), least=1),
+            unit=_text("unit", _checked_unit(schema, unit), min_size=1),
             disjoint_epochs=bool(disjoint_epochs),
         )
-        if made.failure and chosen != "zcdp":
+        if created.failure and chosen != "zcdp":
             raise ParameterError("failure is for budgets in the privacy measure 'zcdp'")
-        if made.failure and made.unit != ROW:
+        if created.failure and created.unit != ROW:
             raise ParameterError("failure is for budgets that protect rows: nothing else may fail")
-        if schema is not None and not made.failure:
+        if schema is not None and not created.failure:
             _refuse_open(schema)
         with self._store.transaction(create=True) as run:
-            self._refuse_taken(run, made)
+            self._refuse_existing(run, created)
             above = self._row(run, root) if root != name else None
             if above is not None:
-                made = _under(above.facts, name, epsilon)
-            rows = [*([] if above is None else [above]), Row(made)]
-            facts = {"facts": json.loads(made.to_json())}
+                created = _part_facts(above.facts, name, epsilon)
+            rows = [*([] if above is None else [above]), Row(created)]
+            facts = {"facts": json.loads(created.to_json())}
             self._append(run, rows, f"budget:{name}", "created", facts)
 
-    def _refuse_taken(self, run: Transaction, made: BudgetFacts) -> None:
-        if run.budget(made.name) is not None:
+    def _refuse_existing(self, run: Transaction, created: BudgetFacts) -> None:
+        if run.budget(created.name) is not None:
             raise ParameterError(
-                f"the budget {made.name!r} exists already. A budget is never reset. Choose "
+                f"the budget {created.name!r} exists already. A budget is never reset. Choose "
                 "another name."
             )
-        if made.name != made.root:
-            return  # a part is of the epoch of its table's budget
-        known = [_read(row).facts for row in run.budgets() if row["name"] == row["root"]]
-        others = [facts for facts in known if facts.table == made.table]
-        if others and not all(facts.disjoint_epochs for facts in (made, *others)):
+        if created.name != created.root:
+            return  # a part belongs to the epoch of its table's budget
+        existing = [_read(row).facts for row in run.budgets() if row["name"] == row["root"]]
+        others = [facts for facts in existing if facts.table == created.table]
+        if others and not all(facts.disjoint_epochs for facts in (created, *others)):
             raise ParameterError(
-                f"the table {made.table!r} has the budget {others[0].name!r}, which goes on. "
-                "Another epoch has its own only if no unit is in two of them: say so for each with "
-                "disjoint_epochs=True"
+                f"the table {created.table!r} has the budget {others[0].name!r}, which goes on. "
+                "Another epoch needs a budget only if no unit is in two epochs. Declare this for "
+                "each epoch with disjoint_epochs=True."
             )
 
     def budget(
@@ -262,17 +262,27 @@ class Ledger:
         new_schema: bool = False,
         request: str | None = None,
     ) -> LedgerBudget:
-        """Return a `Filter` of which each charge is a request of its own.
+        """Return a `Filter` that records each charge as a separate request.
 
         Parameters
         ----------
         name : str
+            Name of the budget.
         purpose, ticket : str
-            Recorded with each charge.
+            Texts that are recorded with each charge.
         schema, new_schema
-            See `Purpose`.
+            As in `Purpose`.
         request : str, optional
-            The id of the first charge.
+            The id of the first charge, by default a fresh id.
+
+        Returns
+        -------
+        LedgerBudget
+
+        Raises
+        ------
+        ParameterError
+            If the ledger has no budget of this name.
         """
         from missdp.governance.ledger_budget import LedgerBudget
 
@@ -280,7 +290,7 @@ class Ledger:
         return LedgerBudget(self, name, what, request=request)
 
     def abandon(self, request: str) -> None:
-        """Mark a release that was started and will not end. It stays spent."""
+        """Mark a started release that will not end. Its cost remains spent."""
         self._end(request, "abandoned", {})
 
     def finish(
@@ -291,9 +301,23 @@ class Ledger:
         *,
         answer: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record that a started request was released, with the SHA-256 of what was.
+        """Record that a started request was released, with the SHA-256 of its output.
 
-        What the release rests on is recorded as well, and an answer that no file holds.
+        Parameters
+        ----------
+        request : str
+            The id of the request.
+        output : str
+            The SHA-256 of the output.
+        conditions : iterable of Condition
+            Conditions of the release.
+        answer : mapping, optional
+            An answer that is stored in no file.
+
+        Raises
+        ------
+        LedgerError
+            If the request was not started, or has ended.
         """
         facts: dict[str, Any] = {"output": _text("output", output)}
         facts["conditions"] = [condition.to_dict() for condition in conditions]
@@ -305,7 +329,7 @@ class Ledger:
             if not states:
                 raise LedgerError(f"the ledger has no request {request}")
             row = self._row(run, next(iter(states.values()))["root"])
-            now = [*_states(run, request)][-1]  # nobody else can change it from here on
+            now = [*_states(run, request)][-1]  # the lock prevents changes from here on
             if state not in AFTER.get(now, ()):
                 raise LedgerError(f"the request {request} is {now} and cannot be {state}")
             self._append(run, [row], request, state, facts)
@@ -318,22 +342,27 @@ class Ledger:
         *,
         request: str | None = None,
     ) -> Started:
-        """Charge for events and commit it; only then may private rows be read, once.
+        """Charge for events and commit the charge. Then private rows may be read, once.
 
         Parameters
         ----------
         name : str
-            Of a budget.
+            Name of the budget.
         events : iterable of Event
-            What is about to be done, at most.
+            Events of the release, which may use fewer.
         what : Purpose, optional
+            Purpose of the release, with public facts about it.
         request : str, optional
-            The id of the request; a fresh one by default.
+            The id of the request, by default a fresh id.
+
+        Returns
+        -------
+        Started
 
         Raises
         ------
         BudgetExceededError, UnprovenError, SchemaError, ParameterError
-            The refusal is recorded, and nothing charged.
+            If the release is refused. The refusal is recorded, and nothing is charged.
         LedgerError
             If the request was started before, or the charge may not have been recorded.
         """
@@ -353,19 +382,36 @@ class Ledger:
         raise refusal
 
     def row(self, name: str) -> Row:
-        """Return a budget as it stands now."""
+        """Return the present state of a budget."""
         with self._store.transaction(reads=True) as run:
             return self._row(run, name)
 
     def rows(self) -> dict[str, Row]:
-        """Return all budgets by their names, each table's before those under it."""
+        """Return all budgets by their names. A table's budget precedes its parts."""
         with self._store.transaction(reads=True) as run:
             return {row.facts.name: row for row in map(_read, run.budgets())}
 
     def has_line(self, root: str, number: int, head: str) -> bool:
         """Whether the chain of a table's budget has this hash at this line.
 
-        A ledger that is absent has no lines.
+        Parameters
+        ----------
+        root : str
+            Name of the table's budget.
+        number : int
+            Number of the line, from 1.
+        head : str
+            Hash of the line.
+
+        Returns
+        -------
+        bool
+            False if the ledger does not exist.
+
+        Raises
+        ------
+        LedgerError
+            If the database cannot be read.
         """
         if self.is_absent:
             return False
@@ -375,70 +421,70 @@ class Ledger:
 
     @property
     def is_absent(self) -> bool:
-        """Whether there is no ledger yet at the URL; `create` makes one."""
+        """Whether no ledger exists at the URL. `create` makes one."""
         return self._store.is_absent()
 
     def history(self, name: str = "") -> list[dict[str, Any]]:
-        """Return the lines of a table, or of all, in order."""
+        """Return the lines of a table, or of all tables, in order."""
         with self._store.transaction(reads=True) as run:
             root = self._row(run, name).facts.root if name else None
             return [json.loads(line["body"]) for line in run.lines(root)]
 
     def charges(self, name: str) -> list[dict[str, Any]]:
-        """Return the lines that charged a budget, those of its parts among them."""
+        """Return the lines that charged a budget, including its parts."""
         started = (line for line in self.history(name) if line["state"] == "started")
         return [line for line in started if f"{line['budget']}/".startswith(f"{name}/")]
 
     def summaries(self, name: str = "") -> list[dict[str, Any]]:
-        """Return what is spent and left of each account, and of which releases the end is open.
+        """Return the spent and remaining amounts of each account, and its releases without an end.
 
         Parameters
         ----------
         name : str, default ""
-            Of an account, whose parts are included; by default of all.
+            Name of an account, whose parts are included. By default all accounts.
 
         Returns
         -------
         list of dict
             The facts of each account, with ``spent``, ``failed`` and ``left`` in its measure.
-            ``releases_of_epsilon_1`` is how many of these fit into the rest. ``lines`` and ``head``
-            are of its chain. ``charges`` are by person and purpose. ``started`` and ``abandoned``
-            are ids of releases that did not end; they are spent.
+            ``releases_of_epsilon_1`` is the number of such releases that fit into the rest.
+            ``lines`` and ``head`` describe its chain. ``charges`` are by person and purpose.
+            ``started`` and ``abandoned`` are ids of releases without an end, which are spent.
         """
         ends = {line["request"]: line["state"] for line in self.history(name)}
-        found = []
-        for each, row in self.rows().items():
-            if not f"{each}/".startswith(f"{name}/" if name else ""):
+        summaries = []
+        for account, row in self.rows().items():
+            if not f"{account}/".startswith(f"{name}/" if name else ""):
                 continue
-            budget, charges = self.budget(each), self.charges(each)
+            budget, charges = self.budget(account), self.charges(account)
             open_ends = [(line["request"], ends[line["request"]]) for line in charges]
-            found.append(
+            summaries.append(
                 {
-                    "account": each,
+                    "account": account,
                     **json.loads(row.facts.to_json()),
                     "total_delta": row.facts.total_delta,
                     "spent": float_up(row.spent),
                     "failed": float_up(row.failed),
-                    "left": budget.left.amount,
-                    "releases_of_epsilon_1": budget.releases_left(),
+                    "left": budget.remaining.amount,
+                    "releases_of_epsilon_1": budget.remaining_releases(),
                     "lines": row.last,
                     "head": row.head,
                     "charges": _by_purpose(charges),
-                    "started": [one for one, state in open_ends if state == "started"],
-                    "abandoned": [one for one, state in open_ends if state == "abandoned"],
+                    "started": [request for request, state in open_ends if state == "started"],
+                    "abandoned": [request for request, state in open_ends if state == "abandoned"],
                 }
             )
-        return found
+        return summaries
 
     def verify(self, *heads: str | Path) -> dict[str, tuple[int, str]]:
-        """Recompute every hash and sum from the first line on, and compare.
+        """Recompute every hash and sum from the first line on, and compare them with the database.
 
         Parameters
         ----------
         *heads : str or Path
-            Hashes of lines that must be there, as releases state them; or files that state them:
-            a model, a saved answer, or the ``release.json`` of a dossier. Without any, a ledger
-            whose last lines were cut off, or an old copy of it, seems whole.
+            Hashes of lines that must exist, or files of releases that state such lines. The file
+            is a model, a saved answer, or the ``release.json`` of a dossier. Without heads, a
+            truncated ledger or an old copy passes the check.
 
         Returns
         -------
@@ -448,47 +494,47 @@ class Ledger:
         Raises
         ------
         LedgerError
-            That names the first line that is not as it was, a head that is not there, or a release
-            that was never charged.
+            If a line was changed, a head does not exist, or a release was never charged. The
+            message names the first such line or release.
         """
         verifier = LedgerVerifier()
         with self._store.transaction(reads=True) as run:
             for line in run.lines():
                 verifier.add(line)
-            found = {row["name"]: dict(row) for row in run.budgets()}
+            stored = {row["name"]: dict(row) for row in run.budgets()}
         expected = {name: row.columns for name, row in verifier.rows.items()}
-        if found != expected:
-            names = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
+        if stored != expected:
+            names = sorted(n for n in {*stored, *expected} if stored.get(n) != expected.get(n))
             raise LedgerError(f"the ledger was changed: the lines do not add up to {names[0]!r}")
         for head in heads:
             _check_stated(verifier, head)
         return {n: (row.last, row.head) for n, row in verifier.rows.items() if n == row.facts.root}
 
     def grant(self, role: str) -> None:
-        """Let a role of PostgreSQL charge budgets, and neither create them nor rewrite anything.
+        """Let a role of PostgreSQL charge budgets. The role can neither create nor rewrite them.
 
-        Only the owner of the tables can drop the triggers that refuse the latter.
+        Only the owner of the tables can drop the triggers that prevent rewriting.
         """
         self._store.grant(role)
 
     def is_at(self, url: str) -> bool:
-        """Whether this is the ledger at a URL, whoever opens it."""
-        from missdp.governance.store import place_of
+        """Whether this is the ledger at a URL. Role and password do not matter."""
+        from missdp.governance.store import ledger_address
 
-        return place_of(url) == self._place
+        return ledger_address(url) == self._address
 
     def close(self) -> None:
         """Close the connections of this process. The next call opens another."""
         self._store.close()
 
     def _row(self, run: Transaction, name: str) -> Row:
-        """Return a budget; one of a table is locked until the transaction ends."""
+        """Return a budget. The budget of a table is locked until the transaction ends."""
         columns = run.budget(name)
         if columns is None:
-            known = [row["name"] for row in run.budgets()]
+            names = [row["name"] for row in run.budgets()]
             raise ParameterError(
                 f"the ledger has no budget {name!r}. Create it with `missdp ledger create`"
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, names)}"
             )
         return _read(columns)
 
@@ -500,29 +546,29 @@ class Ledger:
         state: str,
         facts: Mapping[str, Any],
     ) -> Started:
-        """Add a line to a table's chain, and put the budgets that it changes, the table's first."""
+        """Add a line to a table's chain, and store the changed budgets, the table's first."""
         root = rows[0]
         number = root.last + 1
-        # How long a release took may tell of private rows: its end has no time.
+        # The duration of a release may reveal private rows, so its end has no time.
         timed = state not in AFTER["started"]
         time = _now(run, root, timed=timed)
         line = {"root": root.facts.root, "number": number, "previous": root.head}
         line |= {"request": request, "state": state, "who": self._who, **facts}
         if timed:
             line["time"] = time
-        body = canonical(line)
+        body = json_text(line)
         hashed = digest(body)
         columns = {name: line[name] for name in ("root", "number", "request", "state")}
         columns |= {"schema_hash": line.get("schema"), "time": time, "body": body, "hash": hashed}
         run.add_line(columns)
         for row in rows:
-            moved = replace(row, last=number, head=hashed)
-            run.put(moved.columns, fresh=row.last == 0)
+            updated = replace(row, last=number, head=hashed)
+            run.put_budget(updated.columns, fresh=row.last == 0)
         return Started(request, number, hashed)
 
 
 def _check_stated(verifier: LedgerVerifier, head: str | Path) -> None:
-    """Refuse a ledger that lacks a line, or a release that a file states."""
+    """Raise an error unless the ledger has a line, or the release that a file states."""
     if isinstance(head, str):
         verifier.check_line(head)
         return
@@ -533,12 +579,12 @@ def _check_stated(verifier: LedgerVerifier, head: str | Path) -> None:
 
 
 def _check_startable(request: str, states: Mapping[str, dict[str, Any]]) -> None:
-    """Refuse what was started or refused before; unrecorded."""
+    """Raise an error if the request was started or refused before. Nothing is recorded."""
     if "started" in states:
         rest = "released" if "released" in states else "spent"
         raise LedgerError(
             f"the release {request} was started before and is {rest}. Nothing is charged or drawn "
-            "again. A file of it that was saved states this id"
+            "again. A saved file of the release states this id."
         )
     if states:
         raise LedgerError(f"the release {request} was refused. Start another with a new id.")
@@ -547,91 +593,91 @@ def _check_startable(request: str, states: Mapping[str, dict[str, Any]]) -> None
 def _charged(
     run: Transaction, rows: Sequence[Row], events: Sequence[Event], what: Purpose
 ) -> tuple[list[Row], dict[str, Any]]:
-    """Return budgets with a charge, and what it says of costs; refuse what does not fit."""
+    """Return the charged budgets and the recorded costs, or raise an error if they do not fit."""
     facts = rows[0].facts
     if what.unit != facts.unit:
         raise ParameterError(
             f"the budget protects each {facts.unit!r}, and the release protects each "
-            f"{what.unit!r}; `missdp ledger create --schema` makes a budget with the schema's unit"
+            f"{what.unit!r}. `missdp ledger create --schema` makes a budget with the schema's unit."
         )
     declared = None if what.new_schema else what.schema
     if declared is not None and run.was_read_by_others(facts.root, declared):
         raise SchemaError(
-            "the table was read by another schema before: if the public facts are meant to "
-            "change, use `missdp fit` or `query` with --new-schema; the budget stays the same"
+            "the table was read by another schema before. If the public facts are meant to change, "
+            "use `missdp fit` or `query` with --new-schema. The budget stays the same."
         )
     cost, failure = facts.price(events)
     charged = [row.charged(cost, failure) for row in rows]
     full = [pair for pair in zip(charged, rows, strict=True) if not pair[0].holds]
     if full:
-        raise _too_much(*full[-1])
-    return charged, {"cost": written(cost), "failure": written(failure)}
+        raise _budget_error(*full[-1])
+    return charged, {"cost": fraction_text(cost), "failure": fraction_text(failure)}
 
 
-def _too_much(after: Row, before: Row) -> BudgetExceededError:
-    """Say by how much a charge is more than what is left, in the budget's own privacy measure."""
+def _budget_error(after: Row, before: Row) -> BudgetExceededError:
+    """Return the error of a charge that exceeds the remaining amount of a budget."""
     facts = after.facts
     sums = str(facts.cost.privacy_measure), exact(facts.cost.amount), after.spent, before.spent
     if after.spent <= sums[1]:
         sums = "failure", exact(facts.failure), after.failed, before.failed
-    what, cap, wanted, spent = sums
+    quantity, cap, requested, spent = sums
     remedy = "Add noise, ask for less, or stop releasing from this table"
-    if what == "failure":
+    if quantity == "failure":
         remedy = (
             "Fits that find open levels require an account with a failure (`missdp ledger create "
-            "--failure 1e-6`): make one, or declare the levels in the schema"
+            "--failure 1e-6`). Create one, or declare the levels in the schema"
         )
     return BudgetExceededError(
-        f"the release does not fit into what is left of {facts.name!r}: it may cost "
-        f"{float_up(wanted - spent):.4g} of {what}, and {max(0.0, float_down(cap - spent)):.4g} is "
-        f"left; nothing was charged or read. {remedy}"
+        f"the release does not fit into the rest of {facts.name!r}: it may cost "
+        f"{float_up(requested - spent):.4g} of {quantity}, and "
+        f"{max(0.0, float_down(cap - spent)):.4g} is left. Nothing was charged or read. {remedy}."
     )
 
 
 def _stated(name: str, events: Iterable[Event], what: Purpose) -> dict[str, Any]:
-    """Return what every line about a request says; its public parameters as a hash."""
+    """Return the facts of every line about a request, with a hash of its public parameters."""
     return {
         "budget": name,
         "purpose": what.purpose,
         "ticket": what.ticket,
         "file": what.file,
-        "parameters": digest(canonical(what.parameters)),
+        "parameters": digest(json_text(what.parameters)),
         "conditions": [condition.to_dict() for condition in what.conditions],
         "events": [event.to_dict() for event in events],
     }
 
 
 def _states(run: Transaction, request: str) -> dict[str, dict[str, Any]]:
-    """Return the states that a request went through, each with its line."""
+    """Return the states of a request in order, each with its line."""
     return {line["state"]: line for line in map(json.loads, run.bodies_of(request))}
 
 
 def _read(columns: Mapping[str, Any]) -> Row:
-    """Return a budget, all columns of which say the same: triggers bind some of them only."""
+    """Return a budget if all of its columns agree, since triggers protect only some columns."""
     damaged = LedgerError("the ledger was changed: a budget cannot be read")
     with replacing(*WRONG, by=damaged):
-        row = Row.of(columns)
+        row = Row.from_columns(columns)
         if all(columns[name] == value for name, value in row.columns.items()):
             return row
     raise damaged
 
 
 def _now(run: Transaction, root: Row, *, timed: bool) -> str:
-    """Return the time, or that of the line before for an end; refuse a clock that went back."""
+    """Return the time, or for an end the time of the line before. Check the clock."""
     before = run.time_and_hash(root.facts.root, root.last)
     now = datetime.now(UTC)
     if before is not None and before[0]:
-        known = datetime.fromisoformat(before[0])
-        if now < known - _BACK:
+        previous = datetime.fromisoformat(before[0])
+        if now < previous - _BACK:
             raise LedgerError(
-                "the clock of this machine is behind the last line of the ledger; set it right"
+                "the clock of this machine is behind the last line of the ledger. Set the clock."
             )
-        now = max(now, known) if timed else known
+        now = max(now, previous) if timed else previous
     return now.isoformat(timespec="seconds")
 
 
 def _refuse_open(schema: Schema) -> None:
-    """Refuse an account that can never pay for a fit by the schema."""
+    """Raise an error if the account can never pay for a fit by the schema."""
     from missdp.schema import OpenCategorical
 
     name = next((a.name for a in schema if isinstance(a, OpenCategorical)), None)
@@ -644,53 +690,53 @@ def _refuse_open(schema: Schema) -> None:
 
 
 def unit_of_schema(schema: Schema) -> str:
-    """Return whose presence releases by a schema protect."""
+    """Return the unit whose presence releases by a schema protect."""
     return ROW if schema.unit is None else schema.unit.column
 
 
-def _unit_of(schema: Schema | None, unit: str | None) -> str:
+def _checked_unit(schema: Schema | None, unit: str | None) -> str:
     declared = ROW if schema is None else unit_of_schema(schema)
     if schema is not None and unit not in (None, declared):
         raise ParameterError(
-            f"unit must be {declared!r}, the unit of the schema, not {unit!r}; leave it out"
+            f"unit must be {declared!r}, the unit of the schema, not {unit!r}. Omit unit."
         )
     return declared if unit is None else unit
 
 
-def _under(above: BudgetFacts, name: str, epsilon: float) -> BudgetFacts:
-    """Return the facts of a budget under another one: its own cap, and all else the same."""
-    of, delta = above.cost, above.delta
-    cost = _for_one_release(Cost.worth(of.privacy_measure, epsilon, delta), epsilon, delta)
+def _part_facts(above: BudgetFacts, name: str, epsilon: float) -> BudgetFacts:
+    """Return the facts of a part of a budget, which differ in name, cap and epsilon."""
+    measure, delta = above.cost.privacy_measure, above.delta
+    cost = _rounded_cap(Cost.from_epsilon(measure, epsilon, delta), epsilon, delta)
     return replace(above, name=name, cost=cost, epsilon=epsilon)
 
 
-def _for_one_release(cost: Cost, epsilon: float, delta: float) -> Cost:
-    """Return a cost, raised by rounding alone, that one release worth all of it does not exceed."""
-    whole = replace(cost, amount=float_up(cost.price(cost.event())))
-    return whole if cost.amount and whole.epsilon(delta) <= epsilon else cost
+def _rounded_cap(cost: Cost, epsilon: float, delta: float) -> Cost:
+    """Return a cost, rounded up so that one release may use all of it."""
+    rounded = replace(cost, amount=float_up(cost.price(cost.event())))
+    return rounded if cost.amount and rounded.epsilon(delta) <= epsilon else cost
 
 
 def request_id(request: str | None) -> str:
-    """Return a request's id, which names files, or a fresh one."""
-    found = secrets.token_hex(16) if request is None else request
-    if not isinstance(found, str) or not re.fullmatch("[0-9a-f]{32}", found):
+    """Return the id of a request, which names files, or a fresh id."""
+    checked = secrets.token_hex(16) if request is None else request
+    if not isinstance(checked, str) or not re.fullmatch("[0-9a-f]{32}", checked):
         raise ParameterError("request must be 32 hexadecimal digits, as `missdp` prints them")
-    return found
+    return checked
 
 
 def _by_purpose(charges: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what each person spent on each purpose."""
+    """Return the cost of each person for each purpose."""
     costs: dict[tuple[str, str], list[Fraction]] = {}
     for line in charges:
         costs.setdefault((line["who"], line["purpose"]), []).append(Fraction(line["cost"]))
     return [
-        {"who": who, "purpose": purpose, "releases": len(of), "spent": float_up(total(of))}
-        for (who, purpose), of in costs.items()
+        {"who": who, "purpose": purpose, "releases": len(spent), "spent": float_up(total(spent))}
+        for (who, purpose), spent in costs.items()
     ]
 
 
-def _text(name: str, value: Any, *, least: int = 0) -> str:
-    """Return a text of one line, which people will read."""
-    if not isinstance(value, str) or not least <= len(value) <= 500 or not value.isprintable():
+def _text(name: str, value: Any, *, min_size: int = 0) -> str:
+    """Return a printable text of one line, or raise an error."""
+    if not isinstance(value, str) or not min_size <= len(value) <= 500 or not value.isprintable():
         raise ParameterError(f"{name} must be a text of one line, at most 500 letters")
     return value

@@ -1,4 +1,4 @@
-"""A budget that stands in a ledger, wherever a `Filter` is asked for."""
+"""A budget in a ledger, which replaces a `Filter`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ if TYPE_CHECKING:
 
 
 class LedgerBudget(Filter):
-    """The budget of a table in a ledger; made by ``Ledger.budget``.
+    """The budget of a table in a ledger, which ``Ledger.budget`` makes.
 
-    Each charge is a request of its own, committed in the ledger before `charge` returns. Whatever
-    other processes charged counts. A fork makes its own ``Ledger``: what one process charged for is
-    not answered in another.
+    Each charge is a separate request, which is committed in the ledger before `charge` returns.
+    Charges of other processes count. A fork must open a new ``Ledger``, since a charge of one
+    process is not answered in another process.
 
     Parameters
     ----------
     ledger : Ledger
+        The ledger.
     name : str
+        Name of the budget.
     what : Purpose
-        Recorded with each charge.
+        Purpose that is recorded with each charge.
     request : str, optional
         The id of the first charge.
 
@@ -75,7 +77,7 @@ class LedgerBudget(Filter):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Everything that anybody charged so far, in order."""
+        """All events that any process charged so far, in order."""
         return tuple(
             Event.from_dict(event)
             for line in self._ledger.charges(self._facts.name)
@@ -83,55 +85,60 @@ class LedgerBudget(Filter):
         )
 
     @property
-    def left(self) -> Cost:
-        """What can still be charged, in the budget's privacy measure."""
-        return replace(self._facts.cost, amount=max(0.0, float_down(self._exactly_left())))
+    def remaining(self) -> Cost:
+        """The cost that can still be charged, in the budget's privacy measure."""
+        return replace(self._facts.cost, amount=max(0.0, float_down(self._exact_remainder())))
 
     @property
     def remaining_epsilon(self) -> float:
-        """Total epsilon less the epsilon of what was charged, at the delta of the conversion.
+        """Total epsilon less the epsilon of all charged events, at the delta of the conversion.
 
-        Of a pure budget exactly what is left; else ask `can_afford`.
+        It is exact for a pure budget. For other budgets `can_afford` is exact.
         """
-        left = self.left
-        if left.privacy_measure == "pure":
-            return left.amount
-        spent = exact(self._facts.cost.amount) - exact(left.amount)
-        running = replace(left, amount=float_up(spent))
+        remaining = self.remaining
+        if remaining.privacy_measure == "pure":
+            return remaining.amount
+        spent = exact(self._facts.cost.amount) - exact(remaining.amount)
+        running = replace(remaining, amount=float_up(spent))
         return max(0.0, self._facts.epsilon - running.epsilon(self._facts.delta))
 
     @property
     def spent(self) -> Guarantee:
-        """The guarantee of everything charged so far: the whole budget from the first charge on."""
+        """The guarantee of all charges: the total budget, from the first charge on."""
         facts, lines = self._facts, self._ledger.charges(self._facts.name)
         if not lines:
             return Guarantee(0.0, 0.0, facts.adjacency, "incomplete", (), ())
         ours = {line["request"] for line in lines}
         released = (line for line in self._ledger.history(facts.name) if line["request"] in ours)
-        written = (one for line in released for one in line.get("conditions", ()))
-        whole: Event = self.filter()
+        stored = (facts for line in released for facts in line.get("conditions", ()))
+        event: Event = self.filter()
         if facts.failure:
-            whole = ApproximateEvent(
+            event = ApproximateEvent(
                 epsilon=facts.epsilon,
                 delta=facts.total_delta,
                 adjacency=facts.adjacency,
                 label=facts.name,
             )
-        conditions = tuple(map(Condition.from_dict, written))
+        conditions = tuple(map(Condition.from_dict, stored))
         stated = (facts.epsilon, facts.total_delta, facts.adjacency)
-        return Guarantee(*stated, "incomplete", conditions, (whole,))
+        return Guarantee(*stated, "incomplete", conditions, (event,))
 
     def can_afford(self, *events: Event) -> bool:
-        """Return whether `charge` would accept these events now; records nothing."""
+        """Return whether `charge` would accept these events now. It records nothing."""
         self.check_process()
         cost, failure = self._facts.price(events)
         return all(row.charged(cost, failure).holds for row in self._rows())
 
-    def releases_left(self, epsilon: float = 1.0) -> int | None:
-        """Return how many more synthetic tables of this epsilon fit into what is left.
+    def remaining_releases(self, epsilon: float = 1.0) -> int | None:
+        """Return the number of further synthetic tables of this epsilon that fit into the budget.
 
-        Each is charged as a fit of the usual families is: in Gaussian differential privacy at the
-        delta of the budget, or purely if that is 0.
+        Each table is charged as the usual fits are: in Gaussian differential privacy at the delta
+        of the budget, or in pure epsilon if this delta is 0.
+
+        Parameters
+        ----------
+        epsilon : float, default 1.0
+            Epsilon of each table.
 
         Returns
         -------
@@ -144,16 +151,16 @@ class LedgerBudget(Filter):
         >>> from missdp.governance import Ledger
         >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
         >>> ledger.create("patients-2026", epsilon=3.0, delta=1e-6, privacy_measure="gdp")
-        >>> ledger.budget("patients-2026").releases_left()
+        >>> ledger.budget("patients-2026").remaining_releases()
         7
         """
         facts = self._facts
-        cost = Cost.worth("gdp" if facts.delta else "pure", epsilon, facts.delta)
+        cost = Cost.from_epsilon("gdp" if facts.delta else "pure", epsilon, facts.delta)
         try:
-            each, _ = facts.price([cost.event()])
+            price, _ = facts.price([cost.event()])
         except UnprovenError:
             return None
-        return max(0, int(self._exactly_left() / each))
+        return max(0, int(self._exact_remainder() / price))
 
     def pays_for(self, ledger: str) -> bool:
         """Whether it is the budget that a schema names, or a part of it."""
@@ -161,29 +168,29 @@ class LedgerBudget(Filter):
         return name in path_of(self._facts.name) and (not url or self._ledger.is_at(url))
 
     def filter(self, *, label: str = "") -> FilterEvent:
-        """Return the cap, as an event; what was released under it stands in the ledger."""
+        """Return the cap, as an event. The ledger records the releases under it."""
         facts = self._facts
         capacity = facts.cost.event(adjacency=facts.adjacency)
-        whole = FilterEvent(
+        event = FilterEvent(
             capacity=capacity,
             label=label or facts.name,
             adjacency=facts.adjacency,
             failure=facts.failure,
         )
         if facts.unit == ROW:
-            return whole
-        return UnitEvent(unit=facts.unit, rows=1, **vars(whole))
+            return event
+        return UnitEvent(unit=facts.unit, rows=1, **vars(event))
 
     def _rows(self) -> list[Row]:
-        """The budget of the table and this one under it, as they stand now."""
+        """Return the present state of the table's budget and, if this is a part, of the part."""
         return [self._ledger.row(name) for name in path_of(self._facts.name)]
 
-    def _exactly_left(self) -> Fraction:
+    def _exact_remainder(self) -> Fraction:
         return min(exact(row.facts.cost.amount) - row.spent for row in self._rows())
 
     def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
-        kept, (unit, _) = all_conditions(conditions), unit_of(as_events(entries))
-        what = replace(self._what, conditions=kept, unit=unit)
+        stated, (unit, _) = all_conditions(conditions), unit_of(as_events(entries))
+        what = replace(self._what, conditions=stated, unit=unit)
         request = next(self._requests, None)
         self._ledger.start(self._facts.name, parts, what, request=request)
 

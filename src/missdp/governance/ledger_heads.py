@@ -1,7 +1,7 @@
-"""Which lines of a ledger the files of releases state, and whether a ledger has these lines.
+"""Lines of a ledger that the files of releases state, and the check that a ledger has them.
 
-A ledger that was restored from a backup, or was lost and made anew, has forgotten charges. The
-files of releases have not: each states the line of the ledger that paid for it.
+A ledger that was restored from a backup, or was lost and created again, lacks charges. The files of
+releases do not: each file states the line of the ledger that paid for it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from missdp.serialization import WRONG, read_json
 if TYPE_CHECKING:
     from missdp.governance.ledger import Ledger
 
-_MAX_BYTES = 2**28  # of a file that is looked at: a larger one is no model
-_MAX_LINES = 2**63  # of a chain, below which databases hold the number of a line
+_MAX_BYTES = 2**28  # bytes of a file that is read; a larger file is not a model
+_MAX_LINES = 2**63  # limit of the number of a line in a database
 _HASH = re.compile("[0-9a-f]{64}")
 
 
@@ -65,29 +65,38 @@ class StatedRelease:
 
 
 def stated_release(path: Path) -> StatedRelease:
-    """Return what the file of a release states: a model, an answer, or the list of a dossier.
+    """Return the release that a file states: a model, an answer, or the list of a dossier.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    StatedRelease
 
     Raises
     ------
     DataError
-        If it is no such file.
+        If the file is not a file of a release.
     """
-    wrong = DataError(f"{str(path)!r} is no file of a release")
+    wrong = DataError(f"{str(path)!r} is not a file of a release")
     with replacing(OSError, MissDPError, *WRONG, by=wrong):
         content = path.read_bytes()
         document = read_json(content.decode("utf-8"))
         paid = document.get("ledger")
         output = None
-        if "family" in document:  # a model, which is what was released
+        if "family" in document:  # a model, which is the output itself
             output = hashlib.sha256(content).hexdigest()
         elif "release" not in document:
             output = answer_digest(document)
         release = str(document["release"] if "release" in document else paid["request"])
-        return StatedRelease(release, output, None if paid is None else _line_of(paid))
+        return StatedRelease(release, output, None if paid is None else _stated_line(paid))
     raise wrong
 
 
-def _line_of(paid: dict[str, object]) -> StatedLine:
+def _stated_line(paid: dict[str, object]) -> StatedLine:
     root, number, head = str(paid["budget"]).partition("/")[0], paid["lines"], str(paid["head"])
     if type(number) is not int or not 1 <= number < _MAX_LINES or not _HASH.fullmatch(head):
         raise ValueError
@@ -97,26 +106,27 @@ def _line_of(paid: dict[str, object]) -> StatedLine:
 def check_has_lines(
     ledger: Ledger, root: str, folders: Iterable[Path], *, if_lost: str = ""
 ) -> None:
-    """Refuse a ledger that lacks a line that a file of a release states.
+    """Raise an error if the ledger lacks a line that a file of a release states.
 
-    This check is a help. It looks at models and other files whose name ends in `.json`, of up to
-    256 MiB, in the folders of data, schema and output. Subfolders are not looked at. `missdp
-    ledger verify --head` is what proves that a ledger is whole.
+    This check is no proof. It reads models and other files whose name ends in `.json`, of up to
+    256 MiB, in the given folders without their subfolders. `missdp ledger verify --head` proves
+    that a ledger is complete.
 
     Parameters
     ----------
     ledger : Ledger
+        The ledger to check.
     root : str
         The name of the table's budget.
     folders : iterable of Path
-        Where files of releases may be.
+        Folders that may have files of releases: of data, schema and output.
     if_lost : str, default ""
-        A sentence about another remedy, for the message.
+        A sentence about another remedy, which ends the message.
 
     Raises
     ------
     LedgerError
-        That names the file. Nothing is charged or recorded.
+        If a line is missing. The message names the file. Nothing is charged or recorded.
     """
     for path, line in _stated_lines(folders):
         if line.root == root and not ledger.has_line(root, line.number, line.head):
@@ -129,7 +139,7 @@ def check_has_lines(
 
 
 def _stated_lines(folders: Iterable[Path]) -> Iterator[tuple[Path, StatedLine]]:
-    """Yield the lines that files in some folders state. Files that cannot be read state nothing."""
+    """Yield the lines that files in some folders state. Unreadable files state no line."""
     for folder in sorted({folder.resolve() for folder in folders}):
         for path in sorted(folder.glob("*.json")):
             with contextlib.suppress(OSError, MissDPError):

@@ -1,7 +1,7 @@
-"""Every noisy number that a model keeps, with its variance, in one tidy table.
+"""All noisy numbers of a model, with their variances, in one tidy table.
 
-``measurements.parquet`` has one row for each number: its kind, up to some attributes with the cell
-of each, the value, the variance of its noise. ``maintained.csv`` has one row for each relation.
+``measurements.parquet`` has one row for each number: its kind, its attributes with the cell of
+each, its value, and the variance of its noise. ``maintained.csv`` has one row for each relation.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ KINDS = {
     "values have cells, otherwise of the rows observed on these attributes",
     "share": "a share of the rows at a level, from a noisy count: none is below 0, all add up to 1",
     "mask": "a noisy count of the rows in which each of two attributes is observed or missing",
-    "sum": "a noisy sum over rows, each of which is clipped, of a coordinate of an attribute",
-    "product": "the same of a product of two coordinates",
-    "pair": "a share of the rows in a cell of two attributes, missing ones included, from the sums "
-    "and products, with what clipping takes from rows of the model put back, which makes the noise "
-    "larger; cells share noise",
-    "coordinate": "the number that stands for a code of an attribute in these sums: no measurement",
+    "sum": "a noisy sum over clipped rows of a coordinate of an attribute",
+    "product": "a noisy sum over clipped rows of a product of two coordinates",
+    "pair": "a share of the rows in a cell of two attributes, missing cells included, from sums "
+    "and products. The clipping bias, estimated from rows of the model, is added back, which makes "
+    "the noise larger. Cells share noise",
+    "coordinate": "the number of a code of an attribute in these sums: no measurement",
     "clip": "the L2 norm to which rows are clipped: no measurement",
 }
-"""What kinds of numbers there are."""
+"""Map from the kinds of numbers to their meanings."""
 
 
 class _Table(NamedTuple):
@@ -51,21 +51,21 @@ class _Table(NamedTuple):
 
 
 def measurements(facts: ModelSummary, labels: Mapping[bytes, bytes]) -> bytes:
-    """Return a Parquet file of whatever was measured and is kept; labels go into its head."""
+    """Return a Parquet file of all measurements of a model, with labels in its metadata."""
     tables = list(_tables(facts))
     axes = max(2, max((len(table.names) for table in tables), default=0))
-    columns = [f"{what}_{axis + 1}" for axis in range(axes) for what in ("attribute", "cell")]
+    columns = [f"{name}_{axis + 1}" for axis in range(axes) for name in ("attribute", "cell")]
     text, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
     types = {"kind": text, **dict.fromkeys(columns, text), "value": number, "variance": number}
-    found = pa.concat_tables(_in_arrow(table, pa.schema(types)) for table in tables)
-    found = found.unify_dictionaries().replace_schema_metadata(dict(labels))
+    result = pa.concat_tables(_in_arrow(table, pa.schema(types)) for table in tables)
+    result = result.unify_dictionaries().replace_schema_metadata(dict(labels))
     sink = io.BytesIO()
-    pyarrow.parquet.write_table(found, sink, compression="zstd")
+    pyarrow.parquet.write_table(result, sink, compression="zstd")
     return sink.getvalue()
 
 
 def _in_arrow(table: _Table, schema: pa.Schema) -> pa.Table:
-    """Return one row for each number of a table; axes that it lacks are null."""
+    """Return one row for each number of a table. Axes that the table lacks are null."""
     size = table.value.size
     columns = {field.name: pa.nulls(size, field.type) for field in schema}
     columns["kind"] = _repeated([table.kind], np.zeros(size, dtype=np.int64))
@@ -85,7 +85,7 @@ def _repeated(values: Sequence[str], places: Ints) -> pa.Array:
 
 
 def _tables(facts: ModelSummary) -> Iterator[_Table]:
-    """Yield all tables of numbers; none of a family that keeps no measurement."""
+    """Yield all tables of numbers, or none for a family that keeps no measurements."""
     model = facts.model
     total, variance = np.array([float(model.n_rows_)]), np.array([model.n_rows_std_**2])
     yield _Table("rows", (), (), total, variance)
@@ -97,7 +97,7 @@ def _tables(facts: ModelSummary) -> Iterator[_Table]:
     yield from _sums(facts, released)
 
 
-def _of(
+def _table(
     facts: ModelSummary,
     kind: str,
     clique: Sequence[int],
@@ -105,7 +105,7 @@ def _of(
     noise: Floats | float,
     *axes: Sequence[str],
 ) -> _Table:
-    """Return a table whose cells are levels, unless other axes are given."""
+    """Return a table whose cells are levels, unless other axes are passed."""
     pairs = zip(clique, values.shape, strict=True)
     cells = axes or tuple((*facts.level_names[a], _MISSING)[:n] for a, n in pairs)
     names = tuple(facts.names[a] for a in clique)
@@ -114,19 +114,19 @@ def _of(
 
 def _marginals(facts: ModelSummary, released: NoisyMarginals) -> Iterator[_Table]:
     """Yield shares, counts of larger marginals, and counts of missing cells."""
-    for at, (margin, level) in enumerate(zip(released.one_way, released.levels, strict=True)):
+    for at, (marginal, level) in enumerate(zip(released.one_way, released.levels, strict=True)):
         # Counts of one attribute got their noise before levels were merged.
-        merged = np.ones(len(margin))
+        merged = np.ones(len(marginal))
         merged[: level.n_groups] = np.bincount(level.groups)
-        yield _of(facts, "share", (at,), margin, (released.std / released.rows) ** 2 * merged)
+        yield _table(facts, "share", (at,), marginal, (released.std / released.rows) ** 2 * merged)
     for clique, table in released.counts.items():
-        yield _of(facts, "count", clique, table, released.stds[clique] ** 2)
+        yield _table(facts, "count", clique, table, released.stds[clique] ** 2)
     for pair, table in released.masks.items():
-        yield _of(facts, "mask", pair, table, released.masks_std**2, _EITHER, _EITHER)
+        yield _table(facts, "mask", pair, table, released.masks_std**2, _EITHER, _EITHER)
 
 
 def _sums(facts: ModelSummary, release: PairRelease) -> Iterator[_Table]:
-    """Yield sums of coordinates and of products with the pairs that they make, if there are any."""
+    """Yield sums of coordinates and products with the pairs from them, if there are any."""
     products, plan = release.products, release.plan
     if products is None or plan is None:
         return
@@ -138,11 +138,11 @@ def _sums(facts: ModelSummary, release: PairRelease) -> Iterator[_Table]:
         if at in release.numeric_scores:
             axes[at] = (*levels[: width - 1], "(number)")
             codes = tuple(f"(finer code {i})" for i in range(len(block)))
-        yield _of(facts, "coordinate", (at, at), block, 0.0, codes, axes[at])
-        yield _of(facts, "sum", (at,), products.single[name], products.single_std**2, axes[at])
+        yield _table(facts, "coordinate", (at, at), block, 0.0, codes, axes[at])
+        yield _table(facts, "sum", (at,), products.single[name], products.single_std**2, axes[at])
     yield _Table("clip", (), (), np.array([plan.clip]), np.zeros(1))
     for a, b in combinations(range(len(axes)), 2):
-        found = products.pairs[facts.names[a], facts.names[b]]
-        yield _of(facts, "product", (a, b), found, products.std**2, axes[a], axes[b])
+        sums = products.pairs[facts.names[a], facts.names[b]]
+        yield _table(facts, "product", (a, b), sums, products.std**2, axes[a], axes[b])
     for pair, (values, noise) in facts.pair_tables.items():
-        yield _of(facts, "pair", pair, values, noise)
+        yield _table(facts, "pair", pair, values, noise)

@@ -1,6 +1,6 @@
-"""Pages for people: the report and the pages beside it, made by Jinja from templates.
+"""Pages of a dossier: the report and other pages, made by Jinja from templates.
 
-Templates make inert what they show. Here is what takes computing: scales of charts, and texts.
+Templates escape their values. This module computes the values: scales of charts, and texts.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from missdp.governance.rendering import (
     TEMPLATES,
     half_width,
     markup,
-    plain,
-    share,
+    percent,
+    plain_text,
     short,
     template,
 )
-from missdp.words import printed, sentences
+from missdp.words import format_number, sentences
 
-_LONG = 600  # characters of what people say of a release
-_MOST_LEVELS = 24  # of an attribute; the others are added up
-_PAIRS = 15  # that are listed
-_TIMES = 1.96  # standard deviations, of a 95 % interval
-_SHADES = 6
-_LEAST = 1e-12
+_LONG = 600  # characters of a text about a release
+_MAX_LEVELS = 24  # shown levels of an attribute; the others are added up
+_MAX_PAIRS = 15  # pairs of attributes that are listed
+_TIMES = 1.96  # standard errors in half of a 95 % interval
+_SHADES = 6  # shades of strengths in the matrix
+_MIN_SCALE = 1e-12  # avoids a division by zero
 
 
 def pages(
@@ -44,52 +44,57 @@ def pages(
     about: Mapping[str, str],
     *,
     analyses: Iterable[SensitivityAnalysis],
-    **said: Any,
+    **texts: Any,
 ) -> dict[str, bytes]:
     """Return the pages of a release, by their names.
 
     Parameters
     ----------
     facts : ModelSummary
+        Summary of the released model.
     about : mapping of str to str
-        Texts of people about the release.
+        Texts about the release.
     analyses : iterable of SensitivityAnalysis
-        Which show where conclusions turn.
-    **said
-        For all pages: the id of the release in words, the line of the ledger, our version.
+        Analyses of conclusions under values missing not at random.
+    **texts
+        Values for all pages: the id of the release, the line of the ledger, the software version.
 
     Returns
     -------
     dict of str to bytes
+        The content of each page.
     """
-    common = _common(facts) | said | {"about": about}
-    own = {"report.html": _report(facts, about, analyses), "registry.yaml": _registry(facts, about)}
+    common = _common(facts) | texts | {"about": about}
+    special = {
+        "report.html": _report(facts, about, analyses),
+        "registry.yaml": _registry(facts, about),
+    }
     names = ("report.html", "registry.yaml", "answers.md", "how-to-use.md")
-    rendered = {name: template(name).render({**common, **own.get(name, {})}) for name in names}
+    rendered = {name: template(name).render({**common, **special.get(name, {})}) for name in names}
     return {name: text.encode("utf-8") for name, text in rendered.items()}
 
 
 def _common(facts: ModelSummary) -> dict[str, Any]:
-    """Return what all pages show."""
+    """Return the values of all pages."""
     model, guarantee = facts.model, facts.model.guarantee_
     kinds = {type(c) for c in guarantee.conditions}
     size = model.fitted_.size
     try:
         risk = str(guarantee.explain())
-    except UnprovenError:  # delta is too large for exceptions that seldom
+    except UnprovenError:  # delta exceeds the probability of an exception
         risk = sentences(guarantee)[2]
     return {
         "facts": facts,
         "guarantee": guarantee,
-        "epsilon": printed(guarantee.epsilon),
-        "delta": printed(guarantee.delta),
+        "epsilon": format_number(guarantee.epsilon),
+        "delta": format_number(guarantee.delta),
         "sentences": sentences(guarantee),
         "conditions": [_labelled(c, facts).statement() for c in guarantee.conditions],
         "seeded": ExplicitSeed in kinds,
         "declared_rows": DeclaredRowCount in kinds,
         "public_domain": PublicDomain in kinds,
         "size": size,
-        # With weights the number of rows is not released: an effective size stands for it.
+        # With weights, an effective size is released in place of the number of rows.
         "effective": (effective := size is not None and size.weight is not None),
         "estimates": facts.measured and not model.applied_strategy.fills,
         "cell_noise": _cell_noise(facts, "effective rows" if effective else "rows"),
@@ -100,49 +105,48 @@ def _common(facts: ModelSummary) -> dict[str, Any]:
 
 
 def _cell_noise(facts: ModelSummary, rows: str) -> str:
-    """Return how far a cell of two attributes is off, in the median pair."""
-    noise = [one.std for one in facts.pairs.values() if one.std is not None]
+    """Return the noise of a cell of two attributes, in the median pair, as text."""
+    noise = [pair.std for pair in facts.pairs.values() if pair.std is not None]
     std = float(np.median(noise or [0.0]))
     if not std:
         return "a size not kept"
-    return f"{short(float(f'{std * facts.rows:.2g}'))} {rows} ({share(std, std)} of all)"
+    return f"{short(float(f'{std * facts.rows:.2g}'))} {rows} ({percent(std, std)} of all)"
 
 
 def _labelled(condition: Condition, facts: ModelSummary) -> Condition:
-    """Return a condition that calls attributes by their labels."""
-    named = {}
+    """Return a condition that names attributes by their labels."""
+    labelled = {}
     for field in fields(condition):
         names = getattr(condition, field.name)
         if type(names) is tuple and names and all(name in facts.labels for name in names):
-            named[field.name] = tuple(facts.labels[name] for name in names)
-    return replace(condition, **named) if named else condition
+            labelled[field.name] = tuple(facts.labels[name] for name in names)
+    return replace(condition, **labelled) if labelled else condition
 
 
 def _registry(facts: ModelSummary, about: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a draft of an entry in the registry of deployments shows besides."""
-    # Its fields are those of github.com/opendp/deployments-registry-data.
+    """Return further values for a draft of an entry in the registry of deployments."""
+    # The fields follow github.com/opendp/deployments-registry-data.
     events = facts.model.guarantee_.events
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in about["title"].lower())
-    privacy_measure = (
-        getattr(getattr(events[0], "cost", None), "privacy_measure", "") if events else ""
-    )
-    return {"slug": "-".join(words.split())[:80] or "todo", "privacy_measure": privacy_measure}
+    cost = getattr(events[0], "cost", None) if events else None
+    measure = getattr(cost, "privacy_measure", "")
+    return {"slug": "-".join(words.split())[:80] or "todo", "privacy_measure": measure}
 
 
 def _report(
     facts: ModelSummary, about: Mapping[str, str], analyses: Iterable[SensitivityAnalysis]
 ) -> dict[str, Any]:
-    """Return what the report shows besides: one file, which loads nothing."""
+    """Return further values for the report, which is one file that loads no other."""
     script, style = (
         (TEMPLATES / f"report.{kind}").read_text(encoding="utf-8") for kind in ("js", "css")
     )
     std = float(facts.model.n_rows_std_)
-    digits = max(0, math.floor(math.log10(std))) if std > 0 else 0  # that noise does not hide
+    digits = max(0, math.floor(math.log10(std))) if std > 0 else 0  # digits hidden by noise
     nullable = sorted((c for c in facts.columns if c.nullable), key=lambda c: -c.missing)
     nullable = nullable if facts.keeps_gaps else []
-    measured = sum(one.how == "measured" for one in facts.pairs.values())
+    measured = sum(pair.how == "measured" for pair in facts.pairs.values())
     return {
-        "about": {key: plain(text, _LONG) for key, text in about.items()},
+        "about": {key: plain_text(text, _LONG) for key, text in about.items()},
         "script": markup(script),
         "style": markup(style),
         "hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -156,12 +160,12 @@ def _report(
             [c.missing for c in nullable],
             [c.missing_std for c in nullable],
         ),
-        "together": facts.together[:_PAIRS],
+        "together": facts.together[:_MAX_PAIRS],
         "cards": [_card(column) for column in facts.columns],
         "rules": [_rule(r.rule, facts.labels) for r in facts.relations if r.rule],
         "matrix": _matrix(facts),
         "strongest": _strongest(facts),
-        "unclear": sum(one.clear is False for one in facts.pairs.values()),
+        "unclear": sum(pair.clear is False for pair in facts.pairs.values()),
         "widths": [_widths(facts, column) for column in facts.columns if column.stds is not None],
         "departures": [_departures(analysis) for analysis in analyses],
     }
@@ -171,16 +175,16 @@ _WORDS = re.compile(r"('(?:[^'\\]|\\.)*')|`([^`]*)`|(\w+)")
 
 
 def _rule(text: str, labels: Mapping[str, str]) -> str:
-    """Return a rule that calls attributes by their labels, in quotes; values stay as they are.
+    """Return a rule with attributes as quoted labels and unchanged values.
 
     >>> _rule("age < 20 and smk = 'smk'", {"age": "age", "smk": "Smokes daily"})
     "age < 20 and “Smokes daily” = 'smk'"
     """
 
-    def word(found: re.Match[str]) -> str:
-        name = found[2] or found[3]
+    def word(match: re.Match[str]) -> str:
+        name = match[2] or match[3]
         label = labels.get(name, name)
-        return found[0] if found[1] or label == name else f"“{label}”"
+        return match[0] if match[1] or label == name else f"“{label}”"
 
     return _WORDS.sub(word, text)
 
@@ -188,61 +192,62 @@ def _rule(text: str, labels: Mapping[str, str]) -> str:
 def _bars(
     names: Sequence[str], values: Sequence[float], stds: Sequence[float | None]
 ) -> list[dict[str, Any]]:
-    """Return the rows of a chart: bars of 100 units at most on one scale, their intervals, text."""
+    """Return the rows of a chart: bars of at most 100 units with intervals and text."""
     ends = [v + _TIMES * (s or 0.0) for v, s in zip(values, stds, strict=True)]
-    most, like = 1.02 * max([_LEAST, *ends]), float(np.median([s for s in stds if s] or [0.0]))
-    found = []
+    scale, like = 1.02 * max([_MIN_SCALE, *ends]), float(np.median([s for s in stds if s] or [0.0]))
+    bars = []
     for name, value, std in zip(names, values, stds, strict=True):
         half = _TIMES * (std or 0.0)
         low, high, width = (
-            round(min(100.0, 100 * max(0.0, end) / most), 1)
+            round(min(100.0, 100 * max(0.0, end) / scale), 1)
             for end in (value - half, value + half, value)
         )
-        found.append(
+        bars.append(
             {
                 "name": name,
                 "ends": (low, high),
                 "width": width,
-                "text": share(max(0.0, value), None if std is None else like),
+                "text": percent(max(0.0, value), None if std is None else like),
                 "noise": "noise not kept" if std is None else half_width(std, like),
             }
         )
-    return found
+    return bars
 
 
-def _departures(found: SensitivityAnalysis) -> dict[str, Any]:
-    """Return where conclusions turn if values are missing because of what they are."""
-    start = found.estimates[found.shifts.index(0.0)]
+def _departures(analysis: SensitivityAnalysis) -> dict[str, Any]:
+    """Return the shifts of values missing not at random at which conclusions change."""
+    start = analysis.estimates[analysis.shifts.index(0.0)]
     shown = start.shown()
-    held = f"holds from {min(found.shifts):g} to {max(found.shifts):g}"
-    turns = (held if turn is None else f"{turn:+.2g}" for turn in found.tipping)
+    stable = f"holds from {min(analysis.shifts):g} to {max(analysis.shifts):g}"
+    turns = (stable if turn is None else f"{turn:+.2g}" for turn in analysis.tipping)
     columns = (shown[column] for column in ("estimate", "low", "high"))
-    return {"of": found, "start": start, "rows": [*zip(shown.index, *columns, turns, strict=True)]}
+    rows = [*zip(shown.index, *columns, turns, strict=True)]
+    return {"of": analysis, "start": start, "rows": rows}
 
 
 def _card(column: OneWay) -> dict[str, Any]:
-    """Return the picture of one attribute."""
+    """Return the chart of one attribute."""
     shares, size = np.maximum(column.shares, 0.0), len(column.levels)
-    kept = np.sort(np.argsort(-shares, kind="stable")[:_MOST_LEVELS])
+    shown = np.sort(np.argsort(-shares, kind="stable")[:_MAX_LEVELS])
     stds = [None] * size if column.stds is None else column.stds.tolist()
-    rest = float(shares.sum() - shares[kept].sum())
+    rest = float(shares.sum() - shares[shown].sum())
     has_units = column.units and column.units.lower() not in column.label.lower()
-    known = [f"column {plain(column.name)}"] * (column.label != column.name)
-    known += [f"in {plain(column.units)}"] * bool(has_units)
+    caption = [f"column {plain_text(column.name)}"] * (column.label != column.name)
+    caption += [f"in {plain_text(column.units)}"] * bool(has_units)
     return {
         "name": column.label,
-        "caption": ", ".join(known),
+        "caption": ", ".join(caption),
         "bars": _bars(
-            [column.levels[i] for i in kept], shares[kept].tolist(), [stds[i] for i in kept]
+            [column.levels[i] for i in shown], shares[shown].tolist(), [stds[i] for i in shown]
         ),
-        "rest": f"{size - len(kept)} more levels: {share(rest)}" if len(kept) < size else "",
+        "rest": f"{size - len(shown)} more levels: {percent(rest)}" if len(shown) < size else "",
     }
 
 
 def _matrix(facts: ModelSummary) -> list[dict[str, Any]]:
     """Return rows of cells: strength in hundredths, shade, and whether it was measured.
 
-    What does not stand out from noise has an asterisk, and no shade.
+    A relation that does not stand out from noise has an asterisk and no shade.
     """
     rows, strengths = [], facts.strengths
     for a, name in enumerate(facts.names):
@@ -263,26 +268,26 @@ def _matrix(facts: ModelSummary) -> list[dict[str, Any]]:
 
 
 def _strongest(facts: ModelSummary) -> list[dict[str, Any]]:
-    """Return the strongest pairs, of those that stand out from noise as far as it is known."""
-    pairs = [pair for pair, one in facts.pairs.items() if one.clear is not False]
-    pairs = sorted(pairs, key=lambda p: -facts.strengths[p])[:_PAIRS]
+    """Return the strongest pairs that stand out from noise, or whose noise is unknown."""
+    pairs = [pair for pair, relation in facts.pairs.items() if relation.clear is not False]
+    pairs = sorted(pairs, key=lambda p: -facts.strengths[p])[:_MAX_PAIRS]
     relations = [facts.pairs[pair] for pair in pairs]
-    like = float(np.median([one.std for one in relations if one.std] or [0.0]))
+    like = float(np.median([relation.std for relation in relations if relation.std] or [0.0]))
     return [
-        {"pair": pair, "relation": one, "like": like}
-        for pair, one in zip(pairs, relations, strict=True)
+        {"pair": pair, "relation": relation, "like": like}
+        for pair, relation in zip(pairs, relations, strict=True)
     ]
 
 
 def _widths(facts: ModelSummary, column: OneWay) -> dict[str, Any]:
-    """Return what makes the interval of the share of an attribute's largest level wide."""
+    """Return the parts of the interval of the share of an attribute's largest level."""
     assert column.stds is not None
     at = int(np.argmax(column.shares))
     chance = float(np.clip(column.shares[at], 0.0, 1.0))
     rows = chance * (1 - chance) / facts.rows
-    gone = min(max(column.missing, 0.0), 0.999)
-    parts = np.array([float(column.stds[at]) ** 2, rows, rows * gone / (1 - gone)])
-    total = max(float(parts.sum()), _LEAST**2)
+    missing = min(max(column.missing, 0.0), 0.999)
+    parts = np.array([float(column.stds[at]) ** 2, rows, rows * missing / (1 - missing)])
+    total = max(float(parts.sum()), _MIN_SCALE**2)
     ends = np.round(100 * np.cumsum(parts) / total, 1)
     return {
         "name": column.label,

@@ -1,7 +1,7 @@
-"""Plan a release before the table is looked at: what each epsilon buys, from public facts only.
+"""Plan a release before the table is read: the accuracy of each epsilon, from public facts only.
 
-The family's own fit is rehearsed on made-up rows that have what a person declares: so many rows,
-such missing rates, such margins. What it splits, measures and estimates is what it will do.
+The fit of the synthesizer is rehearsed on simulated rows with the declared number of rows, missing
+rates and marginals. The rehearsed fit splits, measures and estimates as the real fit will.
 """
 
 from __future__ import annotations
@@ -16,49 +16,50 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic.dataclasses import dataclass
 
 from missdp.errors import ParameterError, did_you_mean
-from missdp.progress import Progress, reported
+from missdp.progress import Progress, progress_callback
 from missdp.schema import Numeric, Schema
 from missdp.serialization import Record
 
 __all__ = ["Marginals", "Plan", "Planned", "plan"]
 
 Marginals: TypeAlias = Literal["uniform", "zipf"]
-"""How often the levels or bins of an attribute are taken to occur: evenly, or as 1, 1/2, 1/3..."""
-_FITS = 3  # whose mean width is told: noise moves where bins end, and widths with it
-# Seconds that a fit and its estimate take on one processor, from the number of columns: a rule of
-# thumb, not a measurement, so that equal declarations are always rehearsed alike.
-_SECONDS, _SECONDS_OF_A_FIT, _SECONDS_OF_A_PAIR = 6.5, 0.8, 0.04
+"""Assumed frequencies of the levels or bins of an attribute: equal, or as 1, 1/2, 1/3..."""
+_FITS = 3  # fits whose mean width is stated, since widths vary with the noise of bin ends
+# Seconds of all rehearsals, of a fit with its estimate, and of each pair of columns. They are
+# fixed, not measured, so that equal declarations always give equal rehearsals.
+_TOTAL_SECONDS, _FIT_SECONDS, _PAIR_SECONDS = 6.5, 0.8, 0.04
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(Record):
-    """What one epsilon buys.
+    """Expected accuracy of a release with one epsilon.
 
     Parameters
     ----------
     epsilon, delta : float
+        Privacy parameters of the release.
     one_way, two_way : float
-        Standard deviation of the noise of a count of rows in a one-way and, in the median, in a
-        two-way table that is measured; NaN where a family measures none, or does not tell.
+        Standard deviation of the noise of a count of rows in a one-way table and in the median
+        two-way table. NaN if the synthesizer measures no such table, or does not state its noise.
     fitted : float
-        Mean total variation distance of the two-way tables of synthetic rows to those of the rows
-        that were fitted; NaN for a single attribute.
+        Mean total variation distance of the two-way tables of synthetic rows from the tables of the
+        fitted rows, between 0 and 1. NaN for a single attribute.
     clear : float
-        Cramér's V from which on a relation between two columns stands out from noise, in the
-        median pair; 0 for a single attribute.
+        Smallest Cramér's V of a relation that stands out from noise, in the median pair. 0 for a
+        single attribute.
     swamped : dict of str to float
-        By margins, the share of the cells of two-way tables that hold fewer rows than twice the
-        noise.
+        For each kind of marginals, the share of the cells of two-way tables with fewer rows than
+        twice the noise.
     widths : dict of str to float
-        By number, the width of the 95 % interval of its mean; the mean of three fits.
+        For each number, the width of the 95 % interval of its mean, averaged over three fits.
     ground_truth : float or None
-        Epsilon for the table before values went missing, if they do so completely at random at the
-        declared rates; None where nothing is proven.
+        Epsilon for the table before values went missing, if they are missing completely at random
+        at the declared rates. None if nothing is proven.
     seconds : float
-        That fitting and drawing as many rows took on this machine; reading rows comes on top.
+        Seconds of fitting and drawing equally many rows on this machine, without reading rows.
     rehearsed : bool
         Whether a fit with this epsilon was rehearsed. If not, its numbers follow from the fits
-        with the nearest epsilons, by how much noise each epsilon needs.
+        with the nearest epsilons and from the noise of each epsilon.
     """
 
     epsilon: float
@@ -76,32 +77,32 @@ class Planned(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Record):
-    """What each epsilon of a grid buys, from public facts and what a person declares.
+    """Expected accuracy of each epsilon of a grid, from public facts and declarations.
 
     Parameters
     ----------
     method : str
-        The family.
+        Name of the synthesizer.
     rows : int
-        As declared.
+        The declared number of rows.
     rehearsed_rows : int
-        That were made up: a million of more than that, whose noise hardly differs, and whose
-        seconds and memory are smaller.
+        Number of simulated rows, at most a million. Noise hardly depends on it, but seconds and
+        memory grow with the number of rows.
     missing, spreads, means : dict of str to float
-        As declared.
-    margins : {"uniform", "zipf"}
-        As declared.
+        The declared missing rates, standard deviations and means.
+    marginals : {"uniform", "zipf"}
+        The declared kind of marginals.
     counted : float
-        How much of the largest weight a row counts on average, as declared.
+        Declared mean weight, as a share of the largest weight.
     bound : int
-        Most rows of one unit that count.
+        Largest number of rows of one unit that count.
     remedies : tuple of str
-        What makes relations stand out from noise.
+        Changes that make relations stand out from noise.
     memory : float or None
-        Most megabytes that this process had needed after the fits; None where the system does not
-        tell. In a process that does nothing else, that of a run.
+        Largest memory of this process after the fits, in megabytes. None if the system does not
+        report it.
     planned : tuple of Planned
-        One for each epsilon.
+        The expected accuracy of each epsilon.
     """
 
     method: str
@@ -110,7 +111,7 @@ class Plan(Record):
     missing: dict[str, float] = field(default_factory=dict)
     spreads: dict[str, float] = field(default_factory=dict)
     means: dict[str, float] = field(default_factory=dict)
-    margins: Marginals = "uniform"
+    marginals: Marginals = "uniform"
     counted: float = 1.0
     bound: int = 1
     remedies: tuple[str, ...] = ()
@@ -118,63 +119,66 @@ class Plan(Record):
     planned: tuple[Planned, ...] = ()
 
     def __str__(self) -> str:
-        from missdp.evaluate.align import column_lines  # its room takes a second to import
+        from missdp.evaluate.align import column_lines  # the package takes a second to import
 
         def line(name: str, form: str, numbers: Iterable[float | None]) -> tuple[str, ...]:
             return name, *("-" if n is None or math.isnan(n) else format(n, form) for n in numbers)
 
-        of = self.planned
+        planned = self.planned
         lines = [
-            line("epsilon", "g", (p.epsilon for p in of)),
-            line("delta", "g", (p.delta for p in of)),
-            line("noise of a count, one-way (± rows)", ",.1f", (p.one_way for p in of)),
-            line("noise of a count, two-way (± rows)", ",.1f", (p.two_way for p in of)),
+            line("epsilon", "g", (p.epsilon for p in planned)),
+            line("delta", "g", (p.delta for p in planned)),
+            line("noise of a count, one-way (± rows)", ",.1f", (p.one_way for p in planned)),
+            line("noise of a count, two-way (± rows)", ",.1f", (p.two_way for p in planned)),
+            line("distance of synthetic two-way tables", ".3f", (p.fitted for p in planned)),
         ]
-        lines.append(line("distance of synthetic two-way tables", ".3f", (p.fitted for p in of)))
-        clears = [f"{p.clear:.2f}" if p.clear < 1 else "none" for p in of]
-        if any(p.clear for p in of):
+        clears = [f"{p.clear:.2f}" if p.clear < 1 else "none" for p in planned]
+        if any(p.clear for p in planned):
             lines.append(("Cramér's V that stands out from noise", *clears))
         for m in get_args(Marginals):
-            said = f"two-way cells below twice the noise, {m}"
-            lines.append(line(said, ".0%", (p.swamped[m] for p in of)))
-        for name in of[0].widths:
-            said = f"width of the 95 % interval of mean({name})"
-            lines.append(line(said, ".3g", (p.widths[name] for p in of)))
+            label = f"two-way cells below twice the noise, {m}"
+            lines.append(line(label, ".0%", (p.swamped[m] for p in planned)))
+        for name in planned[0].widths:
+            label = f"width of the 95 % interval of mean({name})"
+            lines.append(line(label, ".3g", (p.widths[name] for p in planned)))
         if self.missing:
-            lines.append(line("epsilon for the ground truth", ".3g", (p.ground_truth for p in of)))
-        lines.append(line("seconds", ".1f", (p.seconds for p in of)))
-        return "\n".join([*self._head(), *column_lines(lines), *self._foot()])
+            truth = (p.ground_truth for p in planned)
+            lines.append(line("epsilon for the ground truth", ".3g", truth))
+        lines.append(line("seconds", ".1f", (p.seconds for p in planned)))
+        return "\n".join([*self._header(), *column_lines(lines), *self._notes()])
 
-    def _head(self) -> list[str]:
-        holes = ", ".join(f"{name} {rate:.0%}" for name, rate in self.missing.items()) or "none"
+    def _header(self) -> list[str]:
+        missing = ", ".join(f"{name} {rate:.0%}" for name, rate in self.missing.items()) or "none"
         return [
-            f"Plan for {self.method} and {self.rows:,} rows, as you declared: margins "
-            f"{self.margins}, missing: {holes}. Nothing private was read."
+            f"Plan for {self.method} and {self.rows:,} rows, as you declared: marginals "
+            f"{self.marginals}, missing: {missing}. Nothing private was read."
         ]
 
     @property
     def mostly_noise(self) -> str | None:
-        """One line on the largest epsilon with which most relations are noise, if there is one."""
+        """A line on the largest epsilon at which most relations are noise, or None."""
         from missdp.synth.relation_noise import mostly_noise  # families take a second to import
 
         for planned in sorted(self.planned, key=lambda p: -p.epsilon):
             effective = self.rows * self.counted / self.bound * planned.epsilon
-            said = mostly_noise(planned.clear, effective=effective, remedies=self.remedies)
-            if said is not None:
-                return f"With epsilon {planned.epsilon:g} or less: {said[0].lower()}{said[1:]}"
+            text = mostly_noise(planned.clear, effective=effective, remedies=self.remedies)
+            if text is not None:
+                return f"With epsilon {planned.epsilon:g} or less: {text[0].lower()}{text[1:]}"
         return None
 
-    def _foot(self) -> list[str]:
+    def _notes(self) -> list[str]:
         lines = [self.mostly_noise] if self.mostly_noise else []
         lines += [] if self.memory is None else [f"Memory: {self.memory:,.0f} MB."]
         if self.counted < 1:
             lines.append(
-                f"A row counts {self.counted:.1%} of the largest weight on average: so much "
-                "of each count is left, and the noise stays. A smaller upper in [weight] leaves "
-                "more, and cuts more weights."
+                f"A row counts {self.counted:.1%} of the largest weight on average. This reduces "
+                "each count, and not the noise. A smaller upper in [weight] reduces counts less, "
+                "and clips more weights."
             )
         if self.rehearsed_rows < self.rows:
-            lines.append(f"Rehearsed on {self.rehearsed_rows:,} rows; a run needs more.")
+            lines.append(
+                f"Rehearsed on {self.rehearsed_rows:,} rows. A run needs more time and memory."
+            )
         fitted = [f"{p.epsilon:g}" for p in self.planned if p.rehearsed]
         if 0 < len(fitted) < len(self.planned):
             lines.append(
@@ -182,9 +186,9 @@ class Plan(Record):
                 "numbers of other epsilons follow from the noise that each epsilon needs."
             )
         lines.append(
-            "Rehearsed on made-up rows whose attributes are all related alike: noise hardly "
-            "depends on that; distances depend on how closely real ones are related, intervals on "
-            "how far numbers really spread."
+            "Rehearsed on simulated rows whose attributes have equal correlations. Noise hardly "
+            "depends on correlations. Distances depend on the correlations of the real attributes, "
+            "and intervals on the standard deviations of the real numbers."
         )
         return lines
 
@@ -195,7 +199,7 @@ def plan(
     rows: int,
     missing: Mapping[str, float] | None = None,
     spreads: Mapping[str, float] | None = None,
-    margins: Marginals = "uniform",
+    marginals: Marginals = "uniform",
     mean_weight: float | None = None,
     epsilons: Iterable[float] = (0.5, 1.0, 2.0),
     method: str | None = None,
@@ -203,41 +207,45 @@ def plan(
     progress: Progress | bool | None = None,
     **parameters: Any,
 ) -> Plan:
-    """Say what each epsilon buys before the table is looked at, from public facts only.
+    """Return the expected accuracy of each epsilon, from public facts before the table is read.
 
     Parameters
     ----------
     schema : Schema
+        Public facts about the columns.
     rows : int
-        How many rows there will be, as you declare: roughly will do.
+        Declared number of rows. A rough number is enough.
     missing : mapping of str to float, optional
-        Share of missing cells by attribute, as you declare.
+        Declared share of missing cells by attribute.
     spreads : mapping of str to float, optional
-        Standard deviation of numbers, as you declare. They are then taken to have a beta
-        distribution, nearly a normal one in the middle of far bounds.
-    margins : {"uniform", "zipf"}, default "uniform"
-        How often levels, and bins of other numbers, occur.
+        Declared standard deviations of numbers. Such a number gets a beta distribution, which is
+        nearly normal if its bounds are far from its mean.
+    marginals : {"uniform", "zipf"}, default "uniform"
+        Assumed frequencies of levels, and of bins of other numbers.
     mean_weight : float, optional
-        Mean of the survey weights, as you declare; by default all are as large as any that count.
+        Declared mean of the survey weights, for a schema with a weight.
     epsilons : iterable of float, default (0.5, 1, 2)
+        The grid of epsilons.
     method : str, optional
-        The family; by default that of ``missdp synthesize``.
+        Name of the synthesizer, by default the default of ``missdp synthesize``.
     means : iterable of str, or mapping of str to float, optional
-        Numbers whose means are planned; by default the first one. A mapping says what each is, as
-        you declare, for a number with a spread; by default the middle of its bounds.
+        Numbers whose means are planned, by default the first number. A mapping declares the mean
+        of each number with a spread. By default a mean is the middle of the bounds.
     progress : callable or bool, optional
-        Called with what is going on and the share that is done. True shows a bar.
+        Function that gets the present stage and the share that is done. True shows a bar.
     **parameters
-        Of the family, such as ``delta`` or ``missing="observed"``, written ``strategy="observed"``.
+        Parameters of the synthesizer, such as ``delta``. Its parameter ``missing`` is passed as
+        ``strategy="observed"``.
 
     Returns
     -------
     Plan
+        The expected accuracy of each epsilon.
 
     Raises
     ------
     ParameterError
-        If something that is declared is not of the schema.
+        If a declaration does not fit the schema.
 
     Examples
     --------
@@ -247,12 +255,15 @@ def plan(
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Numeric(name="age", lower=18, upper=98, integer=True, bins=8),
     ... ))
-    >>> found = plan(schema, rows=2000, missing={"smoker": 0.2}, epsilons=(0.5, 2.0))
-    >>> less, more = found.planned
+    >>> result = plan(schema, rows=2000, missing={"smoker": 0.2}, epsilons=(0.5, 2.0))
+    >>> less, more = result.planned
     >>> less.one_way > more.one_way, less.widths["age"] > more.widths["age"]
     (True, True)
     """
-    from missdp.governance.rehearsal import Declared, Rehearsal  # families take a second to import
+    from missdp.governance.rehearsal import (  # synthesizers take a second to import
+        Declared,
+        Rehearsal,
+    )
     from missdp.synth.registry import default_synthesizer, synthesizer_named
     from missdp.synth.relations import remedies_of
 
@@ -262,7 +273,7 @@ def plan(
         missing=dict(missing or {}),
         spreads=dict(spreads or {}),
         means=dict(means) if isinstance(means, Mapping) else {},
-        margins=margins,
+        marginals=marginals,
         mean_weight=mean_weight,
     )
     grid = tuple(epsilons)
@@ -271,10 +282,10 @@ def plan(
     if "strategy" in parameters:
         parameters["missing"] = parameters.pop("strategy")
     chosen = method or default_synthesizer(schema, delta=parameters.get("delta"))
-    wanted = _numbers(schema, means)
+    numbers = _numbers(schema, means)
     family = partial(synthesizer_named(chosen), **parameters)
-    with reported(progress) as shown:
-        rehearsal = Rehearsal(family, declared, wanted, shown)
+    with progress_callback(progress) as shown:
+        rehearsal = Rehearsal(family, declared, numbers, shown)
         planned = rehearsal.planned(grid)
     return Plan(
         method=chosen,
@@ -285,40 +296,40 @@ def plan(
         missing=dict(declared.missing),
         spreads=dict(declared.spreads),
         means=dict(declared.means),
-        margins=margins,
+        marginals=marginals,
         counted=declared.counted,
         bound=1 if schema.unit is None else schema.unit.bound,
         remedies=tuple(remedies_of(schema, synthesizer_named(chosen).family)),
     )
 
 
-def fits_of(columns: int, epsilons: int) -> tuple[int, int]:
-    """Return for how many epsilons a fit is rehearsed, and how many fits for each of these.
+def number_of_fits(columns: int, epsilons: int) -> tuple[int, int]:
+    """Return the number of epsilons with a rehearsed fit, and the number of fits for each.
 
-    >>> fits_of(4, 3), fits_of(8, 3), fits_of(10, 3), fits_of(16, 3), fits_of(4, 1)
-    ((3, 2), (3, 1), (2, 1), (1, 1), (1, 3))
+    >>> [number_of_fits(columns, 3) for columns in (4, 8, 10, 16)] + [number_of_fits(4, 1)]
+    [(3, 2), (3, 1), (2, 1), (1, 1), (1, 3)]
     """
     pairs = columns * (columns - 1) / 2
-    fits = max(1, int(_SECONDS / (_SECONDS_OF_A_FIT + _SECONDS_OF_A_PAIR * pairs)))
+    fits = max(1, int(_TOTAL_SECONDS / (_FIT_SECONDS + _PAIR_SECONDS * pairs)))
     rehearsed = min(epsilons, fits)
     return rehearsed, min(_FITS, fits // rehearsed)
 
 
 def _numbers(schema: Schema, means: Iterable[str] | None) -> list[str]:
     numbers = [a.name for a in schema if isinstance(a, Numeric)]
-    wanted = numbers[:1] if means is None else list(means)
-    for name in wanted:
+    requested = numbers[:1] if means is None else list(means)
+    for name in requested:
         if name not in numbers:
-            near = did_you_mean(name, numbers)
-            raise ParameterError(f"{name!r} is not a numeric attribute of the schema{near}")
-    return wanted
+            similar = did_you_mean(name, numbers)
+            raise ParameterError(f"{name!r} is not a numeric attribute of the schema{similar}")
+    return requested
 
 
 def peak_memory() -> float | None:
-    """Return the most memory that this process has had, in megabytes."""
+    """Return the largest memory of this process so far, in megabytes, or None if unknown."""
     try:
         import resource
     except ImportError:  # Windows
         return None
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / (1e6 if sys.platform == "darwin" else 1e3)
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size / (1e6 if sys.platform == "darwin" else 1e3)

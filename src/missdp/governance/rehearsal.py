@@ -1,6 +1,6 @@
-"""Made-up rows, and what a family's fit to them shows: public facts only, so at no cost.
+"""Simulated rows, and the accuracy of a fit to them: public facts only, so at no cost.
 
-The fit that is rehearsed is the family's own, so that a plan cannot drift from what it does.
+The rehearsed fit is the fit of the synthesizer itself, so a plan cannot differ from it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from missdp.errors import (
 )
 from missdp.estimate.intervals import estimate_quickly
 from missdp.evaluate import MCAR, marginal_distance
-from missdp.governance.plan import Marginals, Planned, fits_of, peak_memory
+from missdp.governance.plan import Marginals, Planned, number_of_fits, peak_memory
 from missdp.ground_truth import planned_ground_truth
 from missdp.progress import Progress
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
@@ -55,103 +55,110 @@ from missdp.table.follow import computed, follow_rules
 from missdp.table.units import unit_sums
 from missdp.types import Floats
 
-_RELATED = 0.3  # correlation of any two attributes of made-up rows
-_FURTHEST, _GRID = 6.0, 6001  # normal ranks at which distributions are inverted
-_SMALLEST = 1e-9
-_MOST_ROWS = 1_000_000  # that are made up: more would only take longer
-_ROWS_SEED, _NOISE_SEED = 1, 2  # made-up rows and their noise tell nothing; apart, so not alike
-# How fast distances of two-way tables grow with the noise: .43 to .80 with 3,000 and 30,000 rows.
+_CORRELATION = 0.3  # correlation of any two attributes of simulated rows
+_MAX_RANK, _GRID = 6.0, 6001  # largest normal rank and grid size to invert distributions
+_SMALLEST = 1e-9  # smallest weight or width
+_MAX_ROWS = 1_000_000  # simulated rows; more rows only need more time
+_ROWS_SEED, _NOISE_SEED = 1, 2  # different seeds of simulated rows and of their noise
+# Power of the noise by which distances of two-way tables grow. Fits with 3,000 and 30,000 rows gave
+# powers from .43 to .80.
 _DISTANCE_POWER = 0.6
-# Draws of tables by which the error of a mean is planned. A draw takes long if values are missing.
+# Draws of tables for the error of a mean. Fewer draws are made if values are missing in more than
+# _FEW_COLUMNS columns, since a draw then takes long.
 _DRAWS, _FEW_DRAWS, _FEW_COLUMNS = 100, 20, 8
-_WIDTH = 2 * NormalDist().inv_cdf(0.975)  # of a 95 % interval, in standard errors
+_WIDTH = 2 * NormalDist().inv_cdf(0.975)  # width of a 95 % interval, in standard errors
 
 
-def _shares(size: int, margins: Marginals) -> Floats:
-    """Return how often each of so many levels is taken to occur.
+def _shares(size: int, marginals: Marginals) -> Floats:
+    """Return the assumed shares of ``size`` levels.
 
     >>> _shares(2, "zipf").round(2).tolist()
     [0.67, 0.33]
     """
-    weights = np.ones(size) if margins == "uniform" else 1 / np.arange(1.0, size + 1)
+    weights = np.ones(size) if marginals == "uniform" else 1 / np.arange(1.0, size + 1)
     return np.asarray(weights / weights.sum())
 
 
-def _law_of(
+def _distribution(
     attribute: AnyAttribute,
-    margins: Marginals,
+    marginals: Marginals,
     spread: float | None = None,
     mean: float | None = None,
 ) -> Floats:
-    """Return the share of each level or bin; of a beta distribution, if a spread is declared."""
+    """Return the share of each level or bin, by a beta distribution if a spread is declared."""
     if spread is None:
-        return _shares(attribute.size, margins)
+        return _shares(attribute.size, marginals)
     if not isinstance(attribute, Numeric):
         raise ParameterError(f"{attribute.name!r} is not numeric, so it has no standard deviation")
-    low, high, *shape = _fitting(attribute, spread, mean)
+    low, high, *shape = _beta_distribution(attribute, spread, mean)
     step = 0.5 if attribute.integer else 0.0
-    least, greatest = attribute.reach
-    above = betainc(*shape, (greatest + step - low) / (high - low))
-    below = betainc(*shape, (least - step - low) / (high - low))
+    lower, upper = attribute.reach
+    above = betainc(*shape, (upper + step - low) / (high - low))
+    below = betainc(*shape, (lower - step - low) / (high - low))
     weights = np.maximum(above - below, _SMALLEST)
     return np.asarray(weights / weights.sum())
 
 
-def _fitting(
+def _beta_distribution(
     attribute: Numeric, spread: float, mean: float | None
 ) -> tuple[float, float, float, float]:
     """Return ends and parameters of the beta distribution with this mean and deviation.
 
-    By default the mean is in the middle. Of far bounds it is nearly normal there, and nearly a
-    gamma distribution where the mean is near one of them: both have the tail that people know.
+    By default the mean is in the middle. With distant bounds, the distribution is nearly normal for
+    such a mean, and nearly a gamma distribution for a mean near one of the bounds.
     """
-    half = 0.5 if attribute.integer else 0.0  # whole numbers are rounded
+    half = 0.5 if attribute.integer else 0.0  # integers are rounded
     low, high = attribute.lower - half, attribute.upper + half
-    at = 0.5 if mean is None else (mean - low) / (high - low)
-    sharp = at * (1 - at) * ((high - low) / spread) ** 2 - 1
-    if not 0 < at < 1 or not sharp > 0:
+    center = 0.5 if mean is None else (mean - low) / (high - low)
+    precision = center * (1 - center) * ((high - low) / spread) ** 2 - 1
+    if not 0 < center < 1 or not precision > 0:
         raise ParameterError(
-            f"the bounds of {attribute.name!r} allow no such mean, or no such spread around it"
+            f"the bounds of {attribute.name!r} do not allow this mean, or this spread around it"
         )
-    return low, high, at * sharp, (1 - at) * sharp
+    return low, high, center * precision, (1 - center) * precision
 
 
 def _values(attribute: Numeric, spread: float, mean: float | None, latent: Floats) -> Column:
-    """Return numbers of this mean and deviation, in the order of normal ones."""
-    low, high, *shape = _fitting(attribute, spread, mean)
-    ranks = np.linspace(-_FURTHEST, _FURTHEST, _GRID)  # inverting takes long
-    found = np.interp(latent, ranks, low + (high - low) * betaincinv(*shape, ndtr(ranks)))
-    found = np.rint(found) if attribute.integer else found
-    codes = attribute.encode_values(np.clip(found, attribute.lower, attribute.upper))
+    """Return numbers of this mean and deviation, in the order of the normal numbers ``latent``."""
+    low, high, *shape = _beta_distribution(attribute, spread, mean)
+    ranks = np.linspace(-_MAX_RANK, _MAX_RANK, _GRID)  # inverting takes long
+    numbers = np.interp(latent, ranks, low + (high - low) * betaincinv(*shape, ndtr(ranks)))
+    numbers = np.rint(numbers) if attribute.integer else numbers
+    codes = attribute.encode_values(np.clip(numbers, attribute.lower, attribute.upper))
     step = 0.5 if attribute.integer else 0.0
-    least, greatest = (end[codes] for end in attribute.reach)
-    places = (found - least + step) / np.maximum(greatest - least + 2 * step, _SMALLEST)
+    lower, upper = (end[codes] for end in attribute.reach)
+    places = (numbers - lower + step) / np.maximum(upper - lower + 2 * step, _SMALLEST)
     values = attribute.decode(codes, np.clip(places, 0.0, 1 - _SMALLEST))
     return Column(codes.astype(code_dtype(attribute)), values)
 
 
 def _latent(shared: Floats, rng: np.random.Generator) -> Floats:
-    """Draw normal numbers that lean on what each row shares."""
-    own = rng.normal(size=len(shared))
-    return np.asarray(math.sqrt(_RELATED) * shared + math.sqrt(1 - _RELATED) * own)
+    """Draw normal numbers that are correlated with a shared number of each row."""
+    independent = rng.normal(size=len(shared))
+    share = math.sqrt(_CORRELATION) * shared
+    return np.asarray(share + math.sqrt(1 - _CORRELATION) * independent)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a person declares of a table that nobody looks at.
+    """Declared facts about a table that is not read.
 
     Parameters
     ----------
     schema : Schema
+        Public facts about the columns.
     rows : int
+        Number of rows.
     missing : mapping of str to float
-        Share of missing cells by attribute; 0 for others.
+        Share of missing cells by attribute, by default 0.
     spreads : mapping of str to float
-        Standard deviation by number; others have the margins.
+        Standard deviation by number. Other numbers have the kind of marginals.
     means : mapping of str to float
-        Mean by number with a spread; by default it is in the middle of the bounds.
-    margins : {"uniform", "zipf"}
+        Mean by number with a spread, by default the middle of the bounds.
+    marginals : {"uniform", "zipf"}
+        Kind of marginals.
     mean_weight : float or None
+        Mean of the weights of rows.
     """
 
     schema: Schema
@@ -159,12 +166,12 @@ class Declared:
     missing: Mapping[str, float] = field(default_factory=dict)
     spreads: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
-    margins: Marginals = "uniform"
+    marginals: Marginals = "uniform"
     mean_weight: float | None = None
 
     @property
     def counted(self) -> float:
-        """How much of the largest weight a row counts on average."""
+        """Mean weight of a row, as a share of the largest weight."""
         if self.mean_weight is None or self.schema.weight is None:
             return 1.0
         return self.mean_weight / self.schema.weight.upper
@@ -175,8 +182,8 @@ class Declared:
             if isinstance(attribute, OpenCategorical):
                 raise ParameterError(f"the levels of {attribute.name!r} are open: declare some")
         self._check_mean_weight()
-        if self.margins not in get_args(Marginals):
-            raise ParameterError(f"margins must be one of {', '.join(get_args(Marginals))}")
+        if self.marginals not in get_args(Marginals):
+            raise ParameterError(f"marginals must be one of {', '.join(get_args(Marginals))}")
         for name in (*self.missing, *self.spreads, *self.means):
             if name not in self.schema.names:
                 raise ParameterError(f"the schema has no attribute {name!r}")
@@ -211,40 +218,39 @@ class Declared:
     def _check_numbers(self) -> None:
         for name, spread in self.spreads.items():
             check_positive("a spread", spread)
-            self._law(name, self.margins)
+            self._distribution(name, self.marginals)
         for name in self.means:
             if name not in self.spreads:
-                raise ParameterError(f"declare the spread of {name!r} as well: a mean is no law")
+                raise ParameterError(f"declare the spread of {name!r} in addition to its mean")
 
-    def laws(self, margins: Marginals) -> dict[str, Floats]:
+    def distributions(self, marginals: Marginals) -> dict[str, Floats]:
         """Return the share of each level or bin of each attribute."""
-        return {name: self._law(name, margins) for name in self.schema.names}
+        return {name: self._distribution(name, marginals) for name in self.schema.names}
 
-    def _law(self, name: str, margins: Marginals) -> Floats:
-        return _law_of(self.schema[name], margins, *self._spread_and_mean(name))
+    def _distribution(self, name: str, marginals: Marginals) -> Floats:
+        return _distribution(self.schema[name], marginals, *self._spread_and_mean(name))
 
     def _spread_and_mean(self, name: str) -> tuple[float | None, float | None]:
-        """Return what is declared of a number, in the units in which the schema counts it."""
+        """Return the declared spread and mean of a number, in the units of its codes."""
         attribute = self.schema[name]
-        # A difference of dates has the unit that the schema names; its codes count steps of dates.
+        # The schema declares the unit of a difference of dates. Its codes count steps of dates.
         size = attribute.size_of_unit if isinstance(attribute, Difference) else 1.0
         declared = self.spreads.get(name), self.means.get(name)
         spread, mean = (None if number is None else number * size for number in declared)
         return spread, mean
 
-    def made_up(self, seed: int) -> Table:
-        """Return rows of related attributes, with cells missing completely at random.
+    def simulate(self, seed: int) -> Table:
+        """Return rows of correlated attributes, with cells missing completely at random.
 
-        Any two attributes are related as normal numbers of one correlation are: of independent
-        ones a family would need to learn nothing. Rules are applied to each row, as they are to
-        rows that are read.
+        Any two attributes follow normal numbers of one correlation. A synthesizer could learn no
+        relation of independent attributes. Rules are applied to each row, as in reading.
         """
         rng = np.random.default_rng(seed)
         shared = rng.normal(size=self.rows)
         latent = {name: _latent(shared, rng) for name in self.schema.names}
         edges = {
-            name: ndtri(np.minimum(law.cumsum()[:-1], 1.0))
-            for name, law in self.laws(self.margins).items()
+            name: ndtri(np.minimum(shares.cumsum()[:-1], 1.0))
+            for name, shares in self.distributions(self.marginals).items()
         }
         codes = {name: np.searchsorted(edges[name], latent[name]) for name in edges}
         table = Table.from_codes(self.schema, codes).with_values(rng)
@@ -256,44 +262,45 @@ class Declared:
             columns[name] = _values(attribute, spread, mean, latent[name])
         columns = with_dates(self.schema, columns, rng)
         ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
-        holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
-        columns = {name: holed.column(name) for name in self.schema.names}
-        columns |= computed(self.schema, columns)  # a difference is missing where a date is
-        made = Table(self.schema, columns, kind=holed.kind)
+        masked = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
+        columns = {name: masked.column(name) for name in self.schema.names}
+        columns |= computed(self.schema, columns)  # a difference is missing if a date is
+        simulated = Table(self.schema, columns, kind=masked.kind)
         if self.schema.of_rows is not self.schema:
-            # Nobody's rows: each is a unit, of the same weight.
+            # Each simulated row is a unit of the mean weight.
             bound = 1 if self.schema.unit is None else self.schema.unit.bound
-            weights = np.full(len(made), int(self.counted * STEPS)) if self.schema.weighs else None
-            made._read_as, made._weights = self.schema, weights
-            made._sums = unit_sums(np.arange(len(made)), weights, bound)
-        return made
+            size, weight = len(simulated), int(self.counted * STEPS)
+            weights = np.full(size, weight) if self.schema.weighs else None
+            simulated._read_as, simulated._weights = self.schema, weights
+            simulated._sums = unit_sums(np.arange(size), weights, bound)
+        return simulated
 
-    def swamped(self, noise: float, margins: Marginals) -> float:
+    def swamped(self, noise: float, marginals: Marginals) -> float:
         """Return the share of cells of two-way tables with fewer rows than twice the noise.
 
-        Of independent attributes, and rows in which both are observed.
+        Attributes are independent, and only rows with both attributes observed count.
         """
         modelled = Modelled(self.schema).schema.names
-        laws = {name: law for name, law in self.laws(margins).items() if name in modelled}
-        seen = {name: self._observed(name) for name in laws}
+        shares = {n: x for n, x in self.distributions(marginals).items() if n in modelled}
+        observed = {name: self._observed(name) for name in shares}
         counts = [
-            self.counted * self.rows * seen[a] * seen[b] * np.outer(laws[a], laws[b]).ravel()
-            for a, b in combinations(laws, 2)
+            self.counted * self.rows * observed[a] * observed[b] * np.outer(x, y).ravel()
+            for (a, x), (b, y) in combinations(shares.items(), 2)
         ]
         if not counts or math.isnan(noise):
             return math.nan
         return float((np.concatenate(counts) < 2 * noise).mean())
 
     def _observed(self, name: str) -> float:
-        """Return how often an attribute is observed: a difference, where both its dates are."""
+        """Return the observed share of an attribute, or of both dates of a difference."""
         attribute = self.schema[name]
-        of = attribute.dates if isinstance(attribute, Difference) else (name,)
-        return math.prod(1 - self.missing.get(one, 0.0) for one in of)
+        stored = attribute.dates if isinstance(attribute, Difference) else (name,)
+        return math.prod(1 - self.missing.get(column, 0.0) for column in stored)
 
     def true_epsilon(self, model: Synthesizer) -> float | None:
-        """Return epsilon for the ground truth, if cells go missing at random at these rates.
+        """Return epsilon for the ground truth, if cells are missing at random at these rates.
 
-        Of a model that is fitted, and of one that is only planned.
+        The model may be fitted, or only planned.
         """
         if not self.missing:
             return None
@@ -310,18 +317,18 @@ class Declared:
 def with_dates(
     schema: Schema, columns: dict[str, Column], rng: np.random.Generator
 ) -> dict[str, Column]:
-    """Return made-up columns in which every date lies its difference from the other date.
+    """Return simulated columns in which every date lies its difference from the other date.
 
     A row whose computed date leaves its bounds becomes a copy of a row that fits.
 
     Parameters
     ----------
     schema : Schema
-        Declares the differences of dates.
+        Schema with differences of dates.
     columns : dict of str to Column
-        Made-up columns. They are not changed.
+        Simulated columns. They are not changed.
     rng : numpy.random.Generator
-        Chooses the rows that are copied.
+        Generator that chooses the copied rows.
 
     Returns
     -------
@@ -333,13 +340,13 @@ def with_dates(
     ParameterError
         If no row has all of its dates within their bounds.
     """
-    found, differences = dict(columns), [a for a in schema if isinstance(a, Difference)]
+    result, differences = dict(columns), [a for a in schema if isinstance(a, Difference)]
     if not differences:
-        return found
+        return result
     fits = np.ones(len(next(iter(columns.values())).codes), dtype=bool)
     places = {name: place for place, name in enumerate(schema.rule_set.order)}
     for difference in sorted(differences, key=lambda a: places[a.target]):
-        base, between = found[difference.base].values, found[difference.name].values
+        base, between = result[difference.base].values, result[difference.name].values
         assert base is not None
         assert between is not None
         target = schema[difference.target]
@@ -348,32 +355,32 @@ def with_dates(
         fits &= (values >= target.lower) & (values <= target.upper)
         values = np.clip(values, target.lower, target.upper)
         codes = target.encode_values(values).astype(code_dtype(target))
-        found[difference.target] = Column(codes, values)
+        result[difference.target] = Column(codes, values)
     if not fits.any():
         names = ", ".join(repr(a.name) for a in differences)
         raise ParameterError(
-            f"no made-up row has dates within their bounds: look at the bounds of {names} and of "
-            "their dates"
+            f"no simulated row has dates within their bounds. Check the bounds of {names} and of "
+            "their dates."
         )
-    lacking = np.flatnonzero(~fits)
-    which = np.arange(len(fits))
-    which[lacking] = rng.choice(np.flatnonzero(fits), size=lacking.size)
+    invalid = np.flatnonzero(~fits)
+    rows = np.arange(len(fits))
+    rows[invalid] = rng.choice(np.flatnonzero(fits), size=invalid.size)
     return {
-        name: Column(c.codes[which], None if c.values is None else c.values[which])
-        for name, c in found.items()
+        name: Column(c.codes[rows], None if c.values is None else c.values[rows])
+        for name, c in result.items()
     }
 
 
 def _fit(model: Synthesizer, table: Table) -> Synthesizer:
-    """Fit a model to made-up rows, of which no number is released; the plan itself tells noise."""
+    """Fit a model to simulated rows, without its warnings about noise, which the plan states."""
     with warnings.catch_warnings():
-        for said in (MOSTLY_NOISE, TOO_FEW_ROWS):
-            warnings.filterwarnings("ignore", said, SmallTableWarning)
+        for message in (MOSTLY_NOISE, TOO_FEW_ROWS):
+            warnings.filterwarnings("ignore", message, SmallTableWarning)
         return model.fit(table)
 
 
 def rehearse(model: Synthesizer, table: Table) -> tuple[float, Any]:
-    """Fit a model, draw as many rows, and return how long that took, and the rows."""
+    """Fit a model and draw as many rows. Return the seconds of both, and the rows."""
     started = perf_counter()
     drawn = _fit(model, table).sample(len(table))
     return perf_counter() - started, drawn
@@ -389,7 +396,7 @@ def fitted_error(table: Table, drawn: Any) -> float:
 def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
     """Return the standard deviation of the noise of a count of a one-way and a two-way table.
 
-    The median over tables; NaN where a family measures no such tables, or tells no noise.
+    It is the median over tables, or NaN if the synthesizer measures no such tables.
     """
     if not isinstance(model, AIM | MST | AllPairs):
         return math.nan, math.nan
@@ -402,7 +409,7 @@ def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
 
 
 def _errors_of_means(model: Synthesizer, names: Sequence[str]) -> Floats:
-    """Return the standard errors of means: by noise, and by sampling and missing values."""
+    """Return the standard errors of means: from noise, and from sampling and missing values."""
     if not names or not isinstance(model, AIM | MST | AllPairs):
         return np.full((2, len(names)), math.nan)
     is_slow = len(model.modelled_) > _FEW_COLUMNS and any(x.nullable for x in model.modelled_)
@@ -414,50 +421,52 @@ def _errors_of_means(model: Synthesizer, names: Sequence[str]) -> Floats:
 
 @dataclass(frozen=True)
 class _Rehearsed:
-    """The results of rehearsed fits with one epsilon: public, since rows are made up."""
+    """The results of rehearsed fits with one epsilon: public, since rows are simulated."""
 
-    noise: float  # that the epsilon needs, in some unit
-    tables: Floats  # noise of a one-way and of a two-way count; Cramér's V that stands out
+    noise: float  # noise of the epsilon, in a fixed unit
+    tables: Floats  # noise of one-way and two-way counts, and the smallest clear Cramér's V
     fitted: float
-    errors: Floats  # of each mean: by noise, and by all else
+    errors: Floats  # errors of each mean: from noise, and from all other sources
     seconds: float
 
-    def at(self, noise: float) -> _Rehearsed:
-        """Return the results of fits with so much noise, as far as these tell."""
-        by = noise / self.noise
-        fitted = min(1.0, by**_DISTANCE_POWER * self.fitted)
-        errors = self.errors * [[by], [1.0]]
-        return replace(self, noise=noise, tables=by * self.tables, fitted=fitted, errors=errors)
+    def at_noise(self, noise: float) -> _Rehearsed:
+        """Return the results extrapolated to another noise."""
+        factor = noise / self.noise
+        fitted = min(1.0, factor**_DISTANCE_POWER * self.fitted)
+        errors = self.errors * [[factor], [1.0]]
+        return replace(self, noise=noise, tables=factor * self.tables, fitted=fitted, errors=errors)
 
-    def between(self, other: _Rehearsed, share: float) -> _Rehearsed:
-        """Return the weighted geometric mean of the results of two fits of the same noise."""
+    def interpolate(self, other: _Rehearsed, share: float) -> _Rehearsed:
+        """Return the weighted geometric mean of the results of two fits of equal noise."""
 
         def mean(name: str) -> Any:
-            one, two = (np.asarray(getattr(of, name)) for of in (self, other))
-            found = np.abs(one) ** (1 - share) * np.abs(two) ** share
-            return np.where((one <= 0) | (two <= 0), one, found)[()]
+            first, second = (np.asarray(getattr(fits, name)) for fits in (self, other))
+            mixed = np.abs(first) ** (1 - share) * np.abs(second) ** share
+            return np.where((first <= 0) | (second <= 0), first, mixed)[()]
 
         return replace(self, **{n: mean(n) for n in ("tables", "fitted", "errors", "seconds")})
 
 
 class Rehearsal:
-    """Fits of one family to made-up rows, for a grid of epsilons.
+    """Fits of one synthesizer to simulated rows, for a grid of epsilons.
 
     Parameters
     ----------
     family : callable
-        Makes a synthesizer with a given ``epsilon``, ``random_state`` and ``progress``.
+        Function that makes a synthesizer from ``epsilon``, ``random_state`` and ``progress``.
     declared : Declared
+        Declared facts about the table.
     means : list of str
         Numbers whose means are planned.
     progress : callable or None
+        Function that gets the present stage and the share that is done.
 
     Attributes
     ----------
     rows : int
-        That are made up: not more than a million.
+        Number of simulated rows, at most a million.
     memory : float or None
-        Most megabytes that the process had needed after the first fit.
+        Largest memory of the process after the first fit, in megabytes.
     """
 
     def __init__(
@@ -469,30 +478,31 @@ class Rehearsal:
     ) -> None:
         self._family, self._declared, self._means = family, declared, means
         self._progress = progress
-        self.rows = min(declared.rows, _MOST_ROWS)
+        self.rows = min(declared.rows, _MAX_ROWS)
         self.memory: float | None = None
 
     def planned(self, grid: Sequence[float]) -> tuple[Planned, ...]:
-        """Return what each epsilon buys; with many columns, some follow from others."""
+        """Return the accuracy of each epsilon. With many columns, some follow from others."""
         ordered = sorted({*grid})
-        at, fits = fits_of(len(Modelled(self._declared.schema).schema), len(ordered))
-        chosen = [ordered[place] for place in _spread(len(ordered), at)]
+        rehearsed, fits = number_of_fits(len(Modelled(self._declared.schema).schema), len(ordered))
+        chosen = [ordered[place] for place in _spread_places(len(ordered), rehearsed)]
         plans = {e: self._family(epsilon=e, random_state=_NOISE_SEED) for e in ordered}
-        noise = {e: self._noise(model) for e, model in plans.items()}  # refuses early what is wrong
-        table = replace(self._declared, rows=self.rows).made_up(_ROWS_SEED)
-        found = {}
+        noise = {e: self._noise(model) for e, model in plans.items()}  # raises errors early
+        table = replace(self._declared, rows=self.rows).simulate(_ROWS_SEED)
+        results = {}
         for place, epsilon in enumerate(chosen):
             share = 1 / (len(chosen) * fits)
             starts = (share * (place * fits + fit) for fit in range(fits))
             models = [self._to_fit(epsilon, k, start, share) for k, start in enumerate(starts)]
-            found[epsilon] = self._rehearsed(models, noise[epsilon], table)
+            results[epsilon] = self._rehearsed(models, noise[epsilon], table)
         return tuple(
-            self._planned(plans[e], _told(e, noise[e], found), rehearsed=e in chosen) for e in grid
+            self._planned(plans[e], _interpolated(e, noise[e], results), rehearsed=e in chosen)
+            for e in grid
         )
 
     def _noise(self, model: Synthesizer) -> float:
-        whole, *_ = model.planned_parts(self._declared.schema)[0].events
-        return _noise_of(whole.capacity if isinstance(whole, FilterEvent) else whole)
+        event, *_ = model.planned_parts(self._declared.schema)[0].events
+        return _cap_noise(event.capacity if isinstance(event, FilterEvent) else event)
 
     def _to_fit(self, epsilon: float, fit: int, start: float, share: float) -> Synthesizer:
         """Return a model whose fit is a part of the progress of the plan."""
@@ -513,49 +523,49 @@ class Rehearsal:
         fitted = fitted_error(table, drawn)
         return _Rehearsed(noise, tables, fitted, np.mean(errors, axis=0), seconds)
 
-    def _planned(self, model: Synthesizer, found: _Rehearsed, *, rehearsed: bool) -> Planned:
+    def _planned(self, model: Synthesizer, result: _Rehearsed, *, rehearsed: bool) -> Planned:
         declared = self._declared
-        one_way, two_way, clear = found.tables.tolist()
-        widths = zip(self._means, (_WIDTH * np.hypot(*found.errors)).tolist(), strict=True)
+        one_way, two_way, clear = result.tables.tolist()
+        widths = zip(self._means, (_WIDTH * np.hypot(*result.errors)).tolist(), strict=True)
         return Planned(
             epsilon=float(model.epsilon),
             delta=model.planned_parts(declared.schema)[0].delta,
             one_way=one_way,
             two_way=two_way,
-            fitted=float(found.fitted),
+            fitted=float(result.fitted),
             clear=clear,
             swamped={m: declared.swamped(two_way, m) for m in get_args(Marginals)},
             widths={name: width for name, width in widths if not math.isnan(width)},
             ground_truth=declared.true_epsilon(model),
-            seconds=float(found.seconds),
+            seconds=float(result.seconds),
             rehearsed=rehearsed,
         )
 
 
-def _spread(size: int, chosen: int) -> list[int]:
-    """Return places of a sorted grid, apart from each other: the middle, or both ends, or more.
+def _spread_places(size: int, chosen: int) -> list[int]:
+    """Return distant places of a sorted grid: the middle, both ends, or more places.
 
-    >>> _spread(3, 1), _spread(3, 2), _spread(5, 3), _spread(2, 1)
-    ([1], [0, 2], [0, 2, 4], [1])
+    >>> [_spread_places(size, chosen) for size, chosen in [(3, 1), (3, 2), (5, 3), (2, 1)]]
+    [[1], [0, 2], [0, 2, 4], [1]]
     """
     if chosen == 1:
         return [size // 2]
     return [round(place * (size - 1) / (chosen - 1)) for place in range(chosen)]
 
 
-def _told(epsilon: float, noise: float, found: Mapping[float, _Rehearsed]) -> _Rehearsed:
-    """Return what the fits with the nearest epsilons say of this one."""
-    below = max((e for e in found if e <= epsilon), default=None)
-    above = min((e for e in found if e >= epsilon), default=None)
+def _interpolated(epsilon: float, noise: float, results: Mapping[float, _Rehearsed]) -> _Rehearsed:
+    """Return the results of an epsilon, from the fits with the nearest epsilons."""
+    below = max((e for e in results if e <= epsilon), default=None)
+    above = min((e for e in results if e >= epsilon), default=None)
     if below is None or above is None or below == above:
         (nearest,) = {e for e in (below, above) if e is not None}
-        return found[nearest].at(noise)
+        return results[nearest].at_noise(noise)
     share = math.log(epsilon / below) / math.log(above / below)
-    return found[below].at(noise).between(found[above].at(noise), share)
+    return results[below].at_noise(noise).interpolate(results[above].at_noise(noise), share)
 
 
-def _noise_of(event: Event) -> float:
-    """Return how much noise a cap needs, in a unit that depends on its kind alone."""
+def _cap_noise(event: Event) -> float:
+    """Return the noise of a cap, in a unit that depends on its kind only."""
     if isinstance(event, GaussianEvent):
         return event.sigma / event.sensitivity
     if isinstance(event, ZCDPEvent):

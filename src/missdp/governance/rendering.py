@@ -1,7 +1,7 @@
-"""How the documents of a release are written: templates, text and numbers.
+"""Rendering of the documents of a release: templates, text and numbers.
 
-Names stay text and do nothing: each value that a template shows becomes plain text, and is escaped
-for HTML or for Markdown. Numbers have the digits that their noise supports.
+Each value in a template becomes plain text, and is escaped for HTML or for Markdown. So names
+cannot add markup. Numbers have the digits that their noise supports.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from missdp.errors import import_optional
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-_LONG = 10_000  # from here on digits are grouped: years are below
-_LONGEST = 80  # characters of a name or label; the measurements have all of them
+_LONG = 10_000  # numbers from which on digits are grouped (years are smaller)
+_LONGEST = 80  # characters of a name or label; measurements have complete names
 _UNPRINTABLE = {"Cc", "Cs", "Zl", "Zp"}
-_JOINERS = "\u200c\u200d"  # which some scripts are not written without
+_JOINERS = "\u200c\u200d"  # characters that some scripts need
 
 
 def template(name: str) -> Any:
-    """Return a template, which makes inert what it shows, by the suffix of its name.
+    """Return a template that escapes its values by the suffix of its name.
 
-    In HTML and Markdown this is done to everything, unless a filter made it markup. In YAML the
-    filter ``yaml`` does it.
+    In HTML and Markdown all values are escaped, except markup from a filter. In YAML the filter
+    ``yaml`` escapes values.
     """
     jinja2 = import_optional("jinja2", purpose="reports and dossiers")
     suffix = Path(name).suffix
@@ -42,70 +42,72 @@ def template(name: str) -> Any:
         undefined=jinja2.StrictUndefined,
         finalize={".html": _in_html, ".md": _in_markdown}.get(suffix),
     )
-    shown: tuple[Callable[..., Any], ...] = (plain, short, share, half_width, parted)
-    environment.filters |= {each.__name__: each for each in shown}
+    shown: tuple[Callable[..., Any], ...] = (plain_text, short, percent, half_width, parted)
+    environment.filters |= {function.__name__: function for function in shown}
     environment.filters["yaml"] = _in_yaml
     return environment.get_template(name)
 
 
-def plain(text: object, most: int | None = _LONGEST) -> str:
+def plain_text(text: object, max_length: int | None = _LONGEST) -> str:
     r"""Return a text in one line without control characters or marks that change its direction.
 
-    >>> plain("  total\n\u202eincome\x00 "), plain("x" * 100, 5)
+    >>> plain_text("  total\n\u202eincome\x00 "), plain_text("x" * 100, 5)
     ('total income', 'xxxx…')
     """
-    found = "".join(
+    printable = "".join(
         " " if unicodedata.category(c) in _UNPRINTABLE or c in "\ufffe\uffff" else c
         for c in str(text)
         if unicodedata.category(c) != "Cf" or c in _JOINERS
     )
-    found = " ".join(found.split())
-    return found if most is None or len(found) <= most else f"{found[: most - 1]}…"
+    line = " ".join(printable.split())
+    if max_length is None or len(line) <= max_length:
+        return line
+    return f"{line[: max_length - 1]}…"
 
 
 def markup(text: str) -> Any:
-    """Return text of HTML that is shown as it is."""
+    """Return HTML that is not escaped."""
     return import_optional("markupsafe", purpose="reports and dossiers").Markup(text)
 
 
 def parted(name: str) -> Any:
-    """Return a name in HTML that may go on in the next line after an underscore."""
+    """Return a name in HTML that may be wrapped after an underscore."""
     return markup("_<wbr>").join(name.split("_"))
 
 
 def _in_html(value: object) -> object:
     """Return a value as plain text, which Jinja escapes, unless it is markup already."""
-    return value if hasattr(value, "__html__") else plain(value, None)
+    return value if hasattr(value, "__html__") else plain_text(value, None)
 
 
-# Dots between words, as in addresses, become links in some dialects; those of numbers do not.
+# Dots between words, as in addresses, become links in some dialects. Dots in numbers do not.
 _MARKDOWN = re.compile(
     r"([\\`*_{}\[\]<>|~&$@]|:(?=//)|(?<=[^\W\d])\.(?=[\w-])|(?<=\w)\.(?=[^\W\d]|-))"
 )
 
 
 def _in_markdown(value: object) -> str:
-    r"""Return a text that Markdown shows as it is, without links.
+    r"""Return a text that Markdown shows unchanged, without links.
 
     >>> print(_in_markdown("<b>[0.5](http://www.1x) www.-y.de"))
     \<b\>\[0.5\](http\://www\.1x) www\.-y\.de
     """
-    return _MARKDOWN.sub(r"\\\1", plain(value, None))
+    return _MARKDOWN.sub(r"\\\1", plain_text(value, None))
 
 
 def _in_yaml(value: str | float) -> str:
-    """Return a scalar of YAML: text is quoted, numbers are numbers to every version of it.
+    """Return a scalar of YAML: quoted text, or a number in every version of YAML.
 
     >>> _in_yaml("a: b"), _in_yaml(1e-6), _in_yaml(2.0)
     ('"a: b"', '0.000001', '2.0')
     """
     if isinstance(value, str):
-        return json.dumps(plain(value, None), ensure_ascii=False)
+        return json.dumps(plain_text(value, None), ensure_ascii=False)
     return f"{value:.12f}".rstrip("0") if 1e-9 < value < 1 else repr(value)
 
 
 def short(number: float) -> str:
-    """Return a number with four digits; a whole or a large one has all before the point.
+    """Return a number with four digits. Whole and large numbers have all digits before the point.
 
     >>> short(1.63018), short(1995.0), short(19654.3), short(1484705.0)
     ('1.63', '1995', '19,654', '1,484,705')
@@ -115,10 +117,10 @@ def short(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= _LONG else f"{number:.0f}"
 
 
-def share(value: float, std: float | None = None) -> str:
-    """Return a share in per cent, with no more digits than its noise supports.
+def percent(value: float, std: float | None = None) -> str:
+    """Return a share in per cent, with the digits that its noise supports.
 
-    >>> share(0.12345, 0.02), share(0.12345, 0.0004), share(0.12345)
+    >>> percent(0.12345, 0.02), percent(0.12345, 0.0004), percent(0.12345)
     ('12 %', '12.35 %', '12.3 %')
     """
     digits = 1 if std is None else _decimals(100 * std)
@@ -128,7 +130,7 @@ def share(value: float, std: float | None = None) -> str:
 def half_width(std: float, like: float | None = None) -> str:
     """Return the half width of a 95 % interval of a share, in per cent points, rounded up.
 
-    With as many digits as one ``like`` it, beside which it stands.
+    Its number of digits is the number for the standard deviation ``like``, if that is passed.
 
     >>> half_width(0.01), half_width(0.0171), half_width(0.0021), half_width(0.0021, 0.0031)
     ('± 2.0', '± 3.4', '± 0.42', '± 0.5')
@@ -139,5 +141,5 @@ def half_width(std: float, like: float | None = None) -> str:
 
 
 def _decimals(std: float) -> int:
-    """Return how many decimals a number with this error has: those up to its first digit."""
+    """Return the number of decimals of a number with this error, up to the error's first digit."""
     return max(0, -math.floor(math.log10(std))) if 0 < std < math.inf else 1

@@ -1,7 +1,8 @@
-"""The database of a ledger: its tables in SQLite or PostgreSQL, which refuse to be rewritten.
+"""The database of a ledger: tables in SQLite or PostgreSQL that cannot be rewritten.
 
-SQLAlchemy writes the statements of both. Own words are the triggers, how a transaction begins, and
-the meaning of errors. Importing this module imports SQLAlchemy, so a ledger does it when opened.
+SQLAlchemy writes the statements of both. This module adds the triggers, the first statement of a
+transaction, and the meaning of errors. A ledger imports it when it is opened, since the module
+imports SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _TABLES = MetaData()
 
 
 def _columns(*names: str) -> Iterator[Column[Any]]:
-    """Yield columns of text that is always there."""
+    """Yield columns of text without nulls."""
     yield from (Column(name, Text, nullable=False) for name in names)
 
 
@@ -70,7 +71,7 @@ _LINES = Table(
     UniqueConstraint("request", "state"),
     Index("lines_schema", "root", "schema_hash"),
 )
-# The floors are the sums in units of 1e-30, as text of one length, whose order databases know.
+# The floors are the sums in units of 1e-30, as text of one length, which databases sort correctly.
 _BUDGETS = Table(
     "budgets",
     _TABLES,
@@ -81,13 +82,13 @@ _BUDGETS = Table(
 )
 _SUMS = ("spent", "failed", "spent_floor", "failed_floor", "last", "head")
 
-# Statements are made once: SQLAlchemy takes longer to make one than a database to run it.
+# Statements are made once. SQLAlchemy needs more time for a statement than a database.
 _BUDGET = select(_BUDGETS).where(_BUDGETS.c.name == bindparam("name"))
 _LOCKED_BUDGET = _BUDGET.with_for_update()
 _ALL_BUDGETS = select(_BUDGETS).order_by(_BUDGETS.c.name)
 _NEW_SUMS = (
     update(_BUDGETS)
-    .where(_BUDGETS.c.name == bindparam("of"))
+    .where(_BUDGETS.c.name == bindparam("budget"))
     .values({name: bindparam(name) for name in _SUMS})
 )
 _ALL_LINES = select(_LINES).order_by(_LINES.c.root, _LINES.c.number)
@@ -106,7 +107,7 @@ _SCHEMAS = (
 _SCHEMA = _SCHEMAS.where(_LINES.c.schema_hash == bindparam("schema"))
 _NEW_LINE, _NEW_BUDGET = insert(_LINES), insert(_BUDGETS)
 
-# When an update of a budget is refused: other facts, sums that fall, or no line that states them.
+# An update of a budget is refused for other facts, smaller sums, or sums that no line states.
 _REWRITES = (
     "NEW.name <> OLD.name OR NEW.root <> OLD.root OR NEW.epochs_of <> OLD.epochs_of"
     " OR NEW.facts <> OLD.facts OR NEW.last <= OLD.last OR NEW.spent_floor < OLD.spent_floor"
@@ -116,25 +117,26 @@ _REWRITES = (
 
 
 def _refuse(table: Table, change: str, condition: str = "") -> None:
-    """Make a new table refuse a kind of change with triggers, under a condition if one is given."""
-    name, said = f"{table.name}_{change.lower()}", f"the {table.name} of a ledger are not rewritten"
+    """Add triggers to a new table that prevent a kind of change, under an optional condition."""
+    name = f"{table.name}_{change.lower()}"
+    message = f"the {table.name} of a ledger are not rewritten"
     when = f" WHEN ({condition})" if condition else ""
-    row, each = ("NULL", "STATEMENT") if change == "TRUNCATE" else ("NEW", "ROW")
-    of_server = (
+    row, scope = ("NULL", "STATEMENT") if change == "TRUNCATE" else ("NEW", "ROW")
+    server = (
         f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        f" IF {condition or 'true'} THEN RAISE EXCEPTION '{said}'; END IF; RETURN {row}; END $$",
-        f"CREATE TRIGGER {name} BEFORE {change} ON {table.name} FOR EACH {each}"
+        f" IF {condition or 'true'} THEN RAISE EXCEPTION '{message}'; END IF; RETURN {row}; END $$",
+        f"CREATE TRIGGER {name} BEFORE {change} ON {table.name} FOR EACH {scope}"
         f" EXECUTE FUNCTION {name}()",
     )
-    of_file = (
+    sqlite = (
         f"CREATE TRIGGER {name} BEFORE {change} ON {table.name}{when}"
-        f" BEGIN SELECT RAISE(ABORT, '{said}'); END",
+        f" BEGIN SELECT RAISE(ABORT, '{message}'); END",
     )
-    for dialect, statements in (("postgresql", of_server), ("sqlite", of_file)):
+    for dialect, statements in (("postgresql", server), ("sqlite", sqlite)):
         if (dialect, change) != ("sqlite", "TRUNCATE"):
             for statement in statements:
-                made = DDL(statement).execute_if(dialect=dialect)  # type: ignore[no-untyped-call]
-                event.listen(table, "after_create", made)
+                trigger = DDL(statement).execute_if(dialect=dialect)  # type: ignore[no-untyped-call]
+                event.listen(table, "after_create", trigger)
 
 
 for _table, _change, _condition in (
@@ -144,7 +146,7 @@ for _table, _change, _condition in (
 ):
     _refuse(_table, _change, _condition)
 
-# How a transaction begins, before its first statement: one that writes, and one that reads.
+# First statement of a transaction that writes, and of a transaction that reads.
 _BEGINS = {
     "sqlite": ("BEGIN IMMEDIATE", "BEGIN"),
     "postgresql": (
@@ -156,28 +158,28 @@ _WRONG_URL = (
     "a ledger is named by a URL such as sqlite:///budget.db or postgresql://role@server/database"
 )
 _UNWRITABLE = "nothing was charged or recorded"
-_LOCKED = f"it is locked by another program; {_UNWRITABLE}, so try again"
-_REPEATED = f"it refuses what would rewrite it or repeat a request; {_UNWRITABLE}"
-# By the beginning of the name of an error of SQLite, or of the code of one of PostgreSQL.
+_LOCKED = f"it is locked by another program and {_UNWRITABLE}. Try again"
+_REPEATED = f"the request would rewrite it or repeat a line, and {_UNWRITABLE}"
+# Keys are the beginning of an error name of SQLite, or of an error code of PostgreSQL.
 _MEANINGS = {
     "SQLITE_BUSY": _LOCKED,
     "SQLITE_LOCKED": _LOCKED,
-    "SQLITE_FULL": f"the disk is full; {_UNWRITABLE}",
-    "SQLITE_READONLY": f"it is read-only; {_UNWRITABLE}",
-    "SQLITE_IOERR": "the disk refuses to read or write it",
+    "SQLITE_FULL": f"the disk is full, and {_UNWRITABLE}",
+    "SQLITE_READONLY": f"it is read-only, and {_UNWRITABLE}",
+    "SQLITE_IOERR": "the disk cannot read or write it",
     "SQLITE_CANTOPEN": "the file cannot be opened. Check its permissions",
     "SQLITE_PERM": "there is no permission to open the file",
     "SQLITE_CONSTRAINT": _REPEATED,
-    "SQLITE": "it is no ledger of missdp, or a damaged one",
+    "SQLITE": "it is not a ledger of missdp, or it is damaged",
     "55P03": _LOCKED,
-    "53100": f"the disk of the server is full; {_UNWRITABLE}",
-    "25006": f"it is read-only; {_UNWRITABLE}",
+    "53100": f"the disk of the server is full, and {_UNWRITABLE}",
+    "25006": f"it is read-only, and {_UNWRITABLE}",
     "42P01": "there is no ledger in this database. Create it with `missdp ledger create`",
-    "42501": f"this role may not do that; {_UNWRITABLE}",
+    "42501": f"this role has no permission, and {_UNWRITABLE}",
     "23": _REPEATED,
-    "P0001": f"it refuses what would rewrite it; {_UNWRITABLE}",
-    "": "the server refuses, or cannot be reached: check address, role and password. Statements "
-    "sent before the connection broke may be recorded, and then count as charged",
+    "P0001": f"the request would rewrite it, and {_UNWRITABLE}",
+    "": "the server refuses, or cannot be reached. Check address, role and password. Statements "
+    "before the connection broke may be recorded, and then count as charged",
 }
 
 
@@ -188,13 +190,13 @@ class Transaction:
         self._connection, self._writes = connection, writes
 
     def budget(self, name: str) -> Columns | None:
-        """Return a budget. The budget of a table stays locked until a transaction that writes ends.
+        """Return a budget. A transaction that writes locks the budget of a table until it ends.
 
-        Parts are not locked: a charge of a part locks the budget of its table first.
+        Parts are not locked, since a charge of a part locks the budget of its table first.
         """
         locks = self._writes and "/" not in name
-        found = self._run(_LOCKED_BUDGET if locks else _BUDGET, name=name).first()
-        return None if found is None else found._asdict()
+        row = self._run(_LOCKED_BUDGET if locks else _BUDGET, name=name).first()
+        return None if row is None else row._asdict()
 
     def budgets(self) -> list[Columns]:
         """Return all budgets by name."""
@@ -208,8 +210,8 @@ class Transaction:
 
     def time_and_hash(self, root: str, number: int) -> tuple[str, str] | None:
         """Return the time and the hash of a line of a table's chain."""
-        found = self._run(_LINE, root=root, number=number).first()
-        return None if found is None else (found.time, found.hash)
+        line = self._run(_LINE, root=root, number=number).first()
+        return None if line is None else (line.time, line.hash)
 
     def bodies_of(self, request: str) -> list[str]:
         """Return the lines of a request, in order."""
@@ -217,19 +219,19 @@ class Transaction:
 
     def was_read_by_others(self, root: str, schema: str) -> bool:
         """Whether a table was read, but never by the schema with this hash."""
-        known = self._run(_SCHEMA, root=root, schema=schema).first()
-        return known is None and self._run(_SCHEMAS, root=root).first() is not None
+        line = self._run(_SCHEMA, root=root, schema=schema).first()
+        return line is None and self._run(_SCHEMAS, root=root).first() is not None
 
     def add_line(self, columns: Columns) -> None:
         """Add a line."""
         self._run(_NEW_LINE, **columns)
 
-    def put(self, columns: Columns, *, fresh: bool) -> None:
-        """Add a budget, or update the sums of one."""
+    def put_budget(self, columns: Columns, *, fresh: bool) -> None:
+        """Add a budget, or update the sums of a budget."""
         if fresh:
             self._run(_NEW_BUDGET, **columns)
         else:
-            self._run(_NEW_SUMS, of=columns["name"], **{name: columns[name] for name in _SUMS})
+            self._run(_NEW_SUMS, budget=columns["name"], **{name: columns[name] for name in _SUMS})
 
     def _run(self, statement: Executable, **values: Any) -> Result[Any]:
         return self._connection.execute(statement, values)
@@ -238,11 +240,11 @@ class Transaction:
 class Store:
     """A ledger's database, by its URL. Its errors show neither address nor password.
 
-    Each transaction has a connection of its own, so that a charge never joins another transaction.
-    A file of SQLite is open in transactions only. Its locks belong to the process, and a process
-    that forks, or that copies the file while it is open, loses them. Another process could then
-    delete the write-ahead log that holds later charges. Connections to PostgreSQL stay open. A fork
-    neither uses nor closes those of its parent.
+    Each transaction has a separate connection, so a charge never joins another transaction. A file
+    of SQLite is open in transactions only. Its locks belong to the process. A process that forks,
+    or copies the file while it is open, loses them. Another process could then delete the
+    write-ahead log of later charges. Connections to PostgreSQL stay open. A fork neither uses nor
+    closes the connections of its parent.
 
     Parameters
     ----------
@@ -258,7 +260,7 @@ class Store:
         self._backend, self._path = place.get_backend_name(), Path(place.database or "")
         if self._backend == "sqlite" and place.database and "?" not in url:
             self.name = f"the ledger {place.database!r}"
-            self._given: dict[str, Any] = {
+            self._engine_options: dict[str, Any] = {
                 "creator": partial(_opened, self._path, wait),
                 "poolclass": NullPool,
             }
@@ -268,8 +270,8 @@ class Store:
             self.name = "the ledger in PostgreSQL"
             options = f"{place.query.get('options', '')} -c lock_timeout={max(1, int(1000 * wait))}"
             waits = {"connect_timeout": max(2, int(wait)), "options": options}
-            self._given = {"connect_args": waits, "isolation_level": "READ COMMITTED"}
-            self._given |= {"poolclass": QueuePool, "pool_size": 0}
+            self._engine_options = {"connect_args": waits, "isolation_level": "READ COMMITTED"}
+            self._engine_options |= {"poolclass": QueuePool, "pool_size": 0}
         else:
             raise ParameterError(_WRONG_URL)
         self._url, self._wait = place, wait
@@ -277,16 +279,16 @@ class Store:
 
     @contextmanager
     def transaction(self, *, create: bool = False, reads: bool = False) -> Iterator[Transaction]:
-        """Yield statements that all take effect when the block ends, or none.
+        """Yield a transaction whose statements take effect together when the block ends.
 
-        A transaction that only ``reads`` sees the ledger as it was at its start, and keeps nobody
-        waiting. One that is to ``create`` makes the tables of a ledger that is not there.
+        A transaction that only ``reads`` sees the state of the ledger at its start, and blocks no
+        writer. With ``create``, the tables of a new ledger are made.
         """
         if self._lacks_file(empty=create):
             self._make_file(create=create)
         unsure = LedgerError(
             f"{self.name} cannot be used: its commit failed, or was not confirmed. The line may "
-            "be recorded, and a charge then counts as charged: see `missdp ledger show`. A new "
+            "be recorded, and a charge then counts as charged. See `missdp ledger show`. A new "
             "release gets a new id"
         )
         with replacing(SQLAlchemyError, by=self._refusal), self._engine.connect() as connection:
@@ -300,7 +302,7 @@ class Store:
                     connection.commit()
 
     def is_absent(self) -> bool:
-        """Whether there is no ledger yet in this place. Nothing is made."""
+        """Whether no ledger exists at this address. Nothing is created."""
         if self._lacks_file():
             return True
         with replacing(SQLAlchemyError, by=self._refusal):
@@ -310,13 +312,13 @@ class Store:
     def grant(self, role: str) -> None:
         """Let a role of PostgreSQL add lines and update sums.
 
-        It cannot change lines. A sum that it lowers makes the ledger be refused as changed.
+        The role cannot change lines. If it lowers a sum, every check of the ledger fails.
         """
         if not re.fullmatch(r"\w{1,63}", role):
-            raise ParameterError("a role is letters, digits and _")
+            raise ParameterError("a role must be letters, digits and _")
         if self._backend == "sqlite":
             raise ParameterError(
-                f"SQLite has no role {role!r}: every login that may write the file may do all"
+                f"SQLite has no role {role!r}: every login that may write the file has all rights"
             )
         with replacing(SQLAlchemyError, by=self._refusal), self._engine.begin() as connection:
             for right, tables in (
@@ -327,7 +329,7 @@ class Store:
                 connection.exec_driver_sql(f'GRANT {right} ON {tables} TO "{role}"')
 
     def close(self) -> None:
-        """Close the connections of this process; the next transaction opens another."""
+        """Close the connections of this process. The next transaction opens another."""
         if (engine := self._engines.pop(os.getpid(), None)) is not None:
             engine.dispose()
 
@@ -336,13 +338,13 @@ class Store:
         """The connections of this process."""
         process = os.getpid()
         if process not in self._engines:
-            engine = create_engine(self._url, **self._given)
+            engine = create_engine(self._url, **self._engine_options)
             weakref.finalize(self, _dispose, engine, process)
             self._engines[process] = engine
         return self._engines[process]
 
     def _lacks_file(self, *, empty: bool = False) -> bool:
-        """Whether a file of SQLite is not there, or ``empty``, as a killed run may leave it."""
+        """Whether a file of SQLite is absent, or ``empty``, as a killed run may leave it."""
         if self._backend != "sqlite":
             return False
         return not self._path.exists() or (empty and not self._path.stat().st_size)
@@ -358,14 +360,14 @@ class Store:
         refused = LedgerError(f"cannot create {str(self._path)!r}: {problem}.")
         with (
             replacing(sqlite3.Error, by=refused),
-            closing(sqlite3.connect(self._path, timeout=self._wait)) as made,
+            closing(sqlite3.connect(self._path, timeout=self._wait)) as connection,
         ):
-            made.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA journal_mode=WAL")
 
     def _make_tables(self, connection: Connection) -> None:
-        """Make the tables of a ledger, unless they are there."""
+        """Make the tables of a ledger, unless they exist."""
         if self._backend == "postgresql":
-            # One program at a time makes tables, or looks up which budgets there are already.
+            # One program at a time makes tables, or looks up the existing budgets.
             connection.execute(select(func.pg_advisory_xact_lock(741)))
         if not inspect(connection).has_table(_VERSIONS.name):
             _TABLES.create_all(connection, checkfirst=False)
@@ -386,24 +388,25 @@ class Store:
         original = getattr(error, "orig", error)
         names = (getattr(original, name, None) for name in ("sqlite_errorname", "sqlstate"))
         code = next(filter(None, names), self._backend.upper() if self._backend == "sqlite" else "")
-        meaning = next(said for start, said in _MEANINGS.items() if code.startswith(start))
+        meaning = next(text for start, text in _MEANINGS.items() if code.startswith(start))
         return LedgerError(f"{self.name} cannot be used: {meaning}")
 
 
 def _opened(path: Path, wait: float) -> sqlite3.Connection:
-    """Open the file, which must be there. Each statement commits unless a transaction began.
+    """Open the file, which must exist. Each statement commits unless a transaction began.
 
-    It is no method: an engine that refers to its store would keep both open until the process ends.
+    This is a function, since an engine with a reference to its store would keep both open until the
+    process ends.
     """
-    made = sqlite3.connect(
+    connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
         timeout=wait,
         isolation_level=None,
         check_same_thread=False,
     )
-    made.execute("PRAGMA synchronous=FULL")
-    return made
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
 
 
 def _read_url(url: str) -> URL:
@@ -412,13 +415,13 @@ def _read_url(url: str) -> URL:
     raise AssertionError
 
 
-def place_of(url: str) -> tuple[Any, ...]:
-    """Return where a ledger is, without role and password, as a `Store` reads its URL."""
-    place = _read_url(url)
-    kind = place.get_backend_name()
+def ledger_address(url: str) -> tuple[Any, ...]:
+    """Return the address of a ledger, without role and password, from its URL."""
+    parts = _read_url(url)
+    kind = parts.get_backend_name()
     if kind == "sqlite":
-        return kind, os.path.realpath(place.database or "")
-    return kind, place.host, place.port, place.database, tuple(sorted(place.query.items()))
+        return kind, os.path.realpath(parts.database or "")
+    return kind, parts.host, parts.port, parts.database, tuple(sorted(parts.query.items()))
 
 
 def _dispose(engine: Engine, process: int) -> None:

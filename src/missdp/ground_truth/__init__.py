@@ -9,7 +9,7 @@ Its claims rest on this package, on `missdp.accounting`, and on three files: `mi
 epsilon) and `missdp.calibration.gdp_selection`.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.ground_truth.guarantees import AmplifiedEvent as AmplifiedEvent
 from missdp.ground_truth.guarantees import epsilon_for_ground_truth as epsilon_for_ground_truth
 from missdp.ground_truth.guarantees import ground_truth_guarantee as ground_truth_guarantee
@@ -29,4 +29,4 @@ from missdp.required_attributes import DataChosenRequirements as DataChosenRequi
 from missdp.required_attributes import FixedRequirements as FixedRequirements
 from missdp.required_attributes import RequiredAttributes as RequiredAttributes
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from missdp.accounting.composition import epsilon_of
 from missdp.accounting.events import Adjacency, Event
 from missdp.accounting.exact import add_remove_share
-from missdp.accounting.loss_distributions import compose, tabulated
+from missdp.accounting.loss_distributions import compose, tabulated_event
 from missdp.accounting.measures import (
     approximate_delta,
+    has_bound,
     is_pure,
-    proven,
     pure_cost,
     pure_epsilon,
     zcdp_cost,
@@ -150,7 +150,7 @@ def _mixture(events: Events, delta: float, observed: Rates) -> tuple[float, floa
     first costs (ε_u, δ_u), independently of the pure events in between. So P_m <= e^{ε_u + ε(m)} Q
     + δ_u, and conversely.
     """
-    simple = all(proven(pure_cost, event) for event in events)
+    simple = all(has_bound(pure_cost, event) for event in events)
     plain = [event for event in events if simple or is_pure(event)]
     rest = [event for event in events if not (simple or is_pure(event))]
     required_sets, deltas = [event.required for event in plain], [*map(approximate_delta, plain)]
@@ -167,7 +167,7 @@ def _disjoint_parts(events: Events, delta: float, observed: Rates) -> float:
     if delta == 0.0:
         return math.inf
     if not _tabulated(events):
-        curved = all(proven(rdp_curve, e) and not approximate_delta(e) for e in events)
+        curved = all(has_bound(rdp_curve, e) and not approximate_delta(e) for e in events)
         return replica_epsilon(events, delta, observed) if curved else math.inf
     parts = events_by_disjoint_part(events, observed).items()
     loss = _loss_of_parts((observation_probability(p, observed), group) for p, group in parts)
@@ -176,7 +176,7 @@ def _disjoint_parts(events: Events, delta: float, observed: Rates) -> float:
 
 def _chosen(events: Events, delta: float, structure: ChosenRequirements, observed: Rates) -> float:
     """Bound marginals that the data chose, each part up to its cap."""
-    if not all(proven(zcdp_cost, e) and not approximate_delta(e) for e in events):
+    if not all(has_bound(zcdp_cost, e) and not approximate_delta(e) for e in events):
         return math.inf
     return chosen_epsilon(chosen_costs(events, structure, observed), delta, observed)
 
@@ -206,7 +206,7 @@ def _one_requirement(events: Events, delta: float, probability: float) -> float:
 
 def _loss_of_parts(blocks: Iterable[tuple[float, Sequence[Event]]]) -> PrivacyLossDistribution:
     """Return the loss of groups of events with disjoint requirements, each met with its chance."""
-    alike = Counter((p, tuple(map(tabulated, events))) for p, events in blocks)
+    alike = Counter((p, tuple(map(tabulated_event, events))) for p, events in blocks)
     return _composed(tuple(sorted(alike.items(), key=repr)))  # a fixed order fixes the last digits
 
 
@@ -264,4 +264,5 @@ def or_infinite(compute: Callable[[], float]) -> float:
 
 
 def _tabulated(events: Events) -> bool:
-    return len(set(events)) <= _MAX_DISTINCT and all(proven(tabulated, event) for event in events)
+    few = len(set(events)) <= _MAX_DISTINCT
+    return few and all(has_bound(tabulated_event, event) for event in events)

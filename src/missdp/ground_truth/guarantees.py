@@ -28,7 +28,7 @@ from missdp.conditions import (
     FixedSchedule,
     MissingCompletelyAtRandom,
 )
-from missdp.errors import ParameterError, UnprovenError, did_you_mean, number
+from missdp.errors import ParameterError, UnprovenError, check_number, did_you_mean
 from missdp.ground_truth.bounds import amplify, or_infinite
 from missdp.required_attributes import (
     ChosenRequirements,
@@ -282,7 +282,7 @@ def epsilon_for_ground_truth(
     >>> epsilon_for_ground_truth(1.0, model, schema, assumption) > 2
     True
     """
-    goal = number("epsilon", epsilon, most=_MAX_EPSILON, open_end=True)
+    goal = check_number("epsilon", epsilon, max_value=_MAX_EPSILON, exclude_min=True)
     _check_names(assumption, schema)
 
     def fits(candidate: float) -> bool:

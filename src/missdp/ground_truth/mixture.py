@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from missdp.accounting.exact import boundary
-from missdp.errors import ParameterError, UnprovenError, number, whole
+from missdp.errors import ParameterError, UnprovenError, check_fraction, check_integer, check_number
 from missdp.ground_truth.elimination import elimination_order, log_total
 from missdp.required_attributes import RequiredAttributes, as_required_attributes
 from missdp.types import Clique, Floats
@@ -37,7 +37,7 @@ _OUTWARD = 1e-12
 
 def check_observed(observed: Mapping[str, float]) -> dict[str, float]:
     """Return checked probabilities of being observed (one minus missing rate) by attribute."""
-    return {a: number("an observed probability", p, most=1.0) for a, p in observed.items()}
+    return {a: check_fraction("an observed probability", p) for a, p in observed.items()}
 
 
 def observation_probability(required: RequiredAttributes, observed: Mapping[str, float]) -> float:
@@ -92,7 +92,7 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     >>> round(amplified_epsilon(0.5, 1.0), 4)
     0.6201
     """
-    p, cost = number("probability", probability, most=1.0), number("epsilon", epsilon)
+    p, cost = check_fraction("probability", probability), check_number("epsilon", epsilon)
     if p == 0.0 or cost == 0.0:
         return 0.0
     if p == 1.0:
@@ -188,7 +188,7 @@ def distinct_targets_bound(
     >>> round(distinct_targets_bound([0.5, 0.5], attributes={"a", "b"}, observed={"a": 0.5}), 4)
     0.7809
     """
-    costs = sorted((number("epsilons", cost) for cost in epsilons), reverse=True)
+    costs = sorted((check_number("epsilons", cost) for cost in epsilons), reverse=True)
     rates = check_observed(observed)
     probabilities = sorted((rates.get(name, 1.0) for name in frozenset(attributes)), reverse=True)
     if len(costs) > len(probabilities):
@@ -286,11 +286,13 @@ def mask_mixture(
     (0.792473, True)
     """
     sets, rates = [*map(as_required_attributes, required_sets)], check_observed(observed)
-    costs = [number("epsilons", cost) for cost in epsilons]
-    failures = [number("deltas", value, most=1.0) for value in deltas or [0.0] * len(sets)]
+    costs = [check_number("epsilons", cost) for cost in epsilons]
+    failures = [
+        check_number("deltas", value, max_value=1.0) for value in deltas or [0.0] * len(sets)
+    ]
     if not len(sets) == len(costs) == len(failures):
         raise ParameterError("epsilons and deltas need one value for each required set")
-    limit = whole("treewidth_limit", treewidth_limit)
+    limit = check_integer("treewidth_limit", treewidth_limit)
     chances = [observation_probability(required, rates) for required in sets]
     weights: defaultdict[frozenset[str], float] = defaultdict(float)
     for required, cost, chance in zip(sets, costs, chances, strict=True):
@@ -380,7 +382,7 @@ def amplified_profile_delta(epsilon: float, *, probability: float, profile: Prof
     >>> amplified_profile_delta(math.log(1 + 0.5 * (math.e - 1)), probability=0.5, profile=step)
     0.0
     """
-    p, epsilon = number("probability", probability, most=1.0), number("epsilon", epsilon)
+    p, epsilon = check_fraction("probability", probability), check_number("epsilon", epsilon)
     if p == 0.0:
         return 0.0
     if epsilon > 700.0:
@@ -430,7 +432,7 @@ def amplified_profile_epsilon(delta: float, *, probability: float, profile: Prof
     >>> round(amplified_profile_epsilon(0.0, probability=0.5, profile=pure), 4)
     0.6201
     """
-    goal = number("delta", delta, most=1.0)
+    goal = check_fraction("delta", delta)
 
     def fits(epsilon: float) -> bool:
         return amplified_profile_delta(epsilon, probability=probability, profile=profile) <= goal
@@ -482,7 +484,7 @@ def amplified_loss_distribution(
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    p = number("probability", probability, most=1.0)
+    p = check_fraction("probability", probability)
     if p == 1.0:
         return loss
     if p == 0.0:

@@ -29,7 +29,7 @@ the docstrings of steps, privacy maps, queries, estimators and `plan_test`. Diff
 published proofs are in tests/claims/preprocessing.md.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.pricing.chains import Stage as Stage
 from missdp.pricing.chains import StandardisedFacts as StandardisedFacts
 from missdp.pricing.chains import trace as trace
@@ -99,4 +99,4 @@ from missdp.pricing.transforms import Quantizer as Quantizer
 from missdp.pricing.transforms import StandardScaler as StandardScaler
 from missdp.pricing.transforms import packing_number as packing_number
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

@@ -15,9 +15,9 @@ from missdp.errors import (
     NotFittedError,
     ParameterError,
     SchemaError,
-    number,
+    check_integer,
+    check_number,
     replacing,
-    whole,
 )
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.session.redaction import no_warnings
@@ -72,12 +72,14 @@ def real(default: Any = MISSING, *, low: float = 0.0, high: float = 1e100) -> An
     dataclasses.Field
         The field, which checks its value.
     """
-    return field(default=default, metadata={"check": partial(number, least=low, most=high)})
+    return field(
+        default=default, metadata={"check": partial(check_number, min_value=low, max_value=high)}
+    )
 
 
 def count(default: Any = MISSING, *, low: int = 1) -> Any:
     """Return a field that holds a whole number."""
-    return field(default=default, metadata={"check": partial(whole, least=low)})
+    return field(default=default, metadata={"check": partial(check_integer, min_value=low)})
 
 
 def word_of(*values: str) -> Any:
@@ -118,9 +120,10 @@ class RowDomain:
     complete: bool = True
 
     def __post_init__(self) -> None:
-        enough = whole("rows", self.rows) >= 2 and whole("columns", self.columns) >= 1
+        enough = check_integer("rows", self.rows) >= 2
+        check_integer("columns", self.columns)
         require(enough, "a domain needs at least 2 rows and 1 column")
-        number("radius", self.radius, least=1e-100)
+        check_number("radius", self.radius, min_value=1e-100)
         require(isinstance(self.complete, bool), "complete must be True or False")
 
     @classmethod

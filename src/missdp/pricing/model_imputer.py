@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from missdp.accounting import Condition, Guarantee
-from missdp.errors import DataError, NotFittedError, ParameterError, whole
+from missdp.errors import DataError, NotFittedError, ParameterError, check_integer
 from missdp.inference.conditionals import Conditionals, fit_conditionals
 from missdp.pricing.domain import (
     RowDomain,
@@ -38,7 +38,7 @@ from missdp.table import MissingForm, Table, check_missing_form
 from missdp.table.encode import Column
 from missdp.table.rows import is_streamed
 from missdp.table.table import in_sizes, read_columns
-from missdp.threads import in_order, one_blas_thread
+from missdp.threads import map_in_order, one_blas_thread
 from missdp.types import Floats
 
 _ROWS = 20_000  # rows of the model to which conditional distributions are fitted
@@ -185,7 +185,7 @@ class DPImputer(StableTransformer):
             (``settled``).
         """
         check_missing_form(holes)
-        draws = 1 if multiple is None else whole("multiple", multiple, least=2)
+        draws = 1 if multiple is None else check_integer("multiple", multiple, min_value=2)
         fill = self._filled(X, holes)
         filled = [fill(draw) for draw in range(draws)]
         return filled[0] if multiple is None else filled
@@ -219,7 +219,7 @@ class DPImputer(StableTransformer):
             return [fill(table, draw=draw, first=first) for draw in range(draws)]
 
         blocks = in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema)
-        return in_order(filled, enumerate(blocks), n_jobs=2)
+        return map_in_order(filled, enumerate(blocks), n_jobs=2)
 
     def _completed(self) -> Callable[..., Table]:
         """Return a function that completes tables, given a draw and the place of the first row."""

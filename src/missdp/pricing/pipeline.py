@@ -19,7 +19,7 @@ from missdp.accounting import (
     proven_epsilon,
 )
 from missdp.accounting.exact import boundary
-from missdp.errors import ParameterError, UnprovenError, number
+from missdp.errors import ParameterError, UnprovenError, check_number
 from missdp.estimator import clone
 from missdp.pricing.chains import StandardisedFacts, trace
 from missdp.pricing.domain import Parameters, RowDomain, Rows, require
@@ -204,7 +204,7 @@ def calibrate(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
     >>> round(calibrate(pipeline, 1.0).estimator.noise_multiplier, 2)
     4.6
     """
-    epsilon = number("epsilon", epsilon, least=1e-9)
+    epsilon = check_number("epsilon", epsilon, min_value=1e-9)
 
     def fits(multiplier: float) -> bool:
         try:
@@ -289,8 +289,9 @@ def _plan(
 ) -> TestPlan:
     """Return the test of the steps before a query, with the price of both together."""
     best = facts.bounds(question)[0]
-    epsilon, delta = number("test_epsilon", test_epsilon, least=1e-9, most=1e6), facts.delta
-    failure = delta / 2 if failure_delta is None else number("failure_delta", failure_delta)
+    epsilon = check_number("test_epsilon", test_epsilon, min_value=1e-9, max_value=1e6)
+    delta = facts.delta
+    failure = delta / 2 if failure_delta is None else check_number("failure_delta", failure_delta)
     if not 0 < failure <= delta or failure >= 0.5:
         raise ParameterError("failure_delta must be above 0 and at most the pipeline's delta")
     for step in facts.steps:

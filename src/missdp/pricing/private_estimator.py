@@ -164,7 +164,7 @@ def release(
     """
     values, target = data
     check_pays(budget, ledger_of(values), StandardisedRows.adjacency, facts.label)
-    noise = NoiseSource.of(random_state)
+    noise = NoiseSource.from_seed(random_state)
     with StandardisedRows(values, facts, target=target, test=test) as rows:
         estimator.check_target(target, facts.raw.rows)
         guarantee = rows.guarantee(question).with_conditions(*noise.conditions)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.errors import DataError, ParameterError, number, replacing, whole
+from missdp.errors import DataError, ParameterError, check_integer, check_number, replacing
 from missdp.pricing.domain import (
     NEIGHBOURS,
     RowDomain,
@@ -94,7 +94,7 @@ class VectorQuery:
         object.__setattr__(self, "arguments", _frozen(tuple(self.arguments)))
         require(self.noise in get_args(NoiseKind), "mechanism must be 'gaussian' or 'laplace'")
         _check_multiplier(self.multiplier)
-        whole("size", self.size)
+        check_integer("size", self.size)
 
     @classmethod
     def mean(
@@ -205,7 +205,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _check_multiplier(value: float) -> None:
-    number("noise_multiplier", value, least=1e-9, most=1e10)
+    check_number("noise_multiplier", value, min_value=1e-9, max_value=1e10)
 
 
 # Gradients
@@ -451,8 +451,8 @@ class GradientQuery:
         longest = math.hypot(self.domain.radius, self.loss.constant)
         enough = self.loss.radius >= longest
         require(enough, "the constants of the loss must hold for the radius of the rows")
-        whole("steps", self.steps)
-        if self.batch is not None and whole("batch", self.batch) > self.domain.rows:
+        check_integer("steps", self.steps)
+        if self.batch is not None and check_integer("batch", self.batch) > self.domain.rows:
             raise ParameterError("batch must be at most the number of rows")
 
     @property

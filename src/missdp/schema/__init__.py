@@ -11,7 +11,7 @@
 How cells are read by these facts is in `missdp.table`.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.schema.attributes import Attribute as Attribute
 from missdp.schema.attributes import Categorical as Categorical
 from missdp.schema.attributes import Level as Level
@@ -35,4 +35,4 @@ from missdp.schema.rules import NotApplicable as NotApplicable
 from missdp.schema.rules import Rule as Rule
 from missdp.schema.schema import Schema as Schema
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

@@ -29,7 +29,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.errors import SchemaError, did_you_mean
 from missdp.serialization import Record
-from missdp.validation import plain
+from missdp.validation import jsonable
 
 LONGEST: Final = 4096  # characters of a text that is read
 MAX_INTEGER: Final = 2**53  # from here on, floating-point numbers skip whole ones
@@ -204,14 +204,14 @@ class Column(Record, abstract=True):
         return {"name": self.name} | super().to_dict()
 
     @classmethod
-    def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
+    def _class_of_kind(cls, data: Mapping[str, Any]) -> type[Any]:
         """Return the class of a kind. ``levels = "open"`` says of which kind it is."""
         if (kind := data.get("kind")) in ("unit", "weight"):
             raise cls._refusal(
                 data, f"a {kind} is no attribute: write a table [{kind}] with column"
             )
         is_open = data.get("levels") == "open" and data.get("kind", "categorical") == "categorical"
-        return super()._kind_of({**data, "kind": "open"} if is_open else data)
+        return super()._class_of_kind({**data, "kind": "open"} if is_open else data)
 
     @classmethod
     def _refusal(cls, data: Mapping[str, Any], why: str) -> SchemaError:
@@ -321,7 +321,7 @@ class Attribute(Column, abstract=True):
     def _plain(cls, value: Any) -> Any:
         """Return the values of an array or a series as a tuple, too."""
         kept = isinstance(value, (str, bytes, tuple, Mapping, Set))
-        return plain(tuple(value) if isinstance(value, Iterable) and not kept else value)
+        return jsonable(tuple(value) if isinstance(value, Iterable) and not kept else value)
 
     def __post_init__(self) -> None:
         for problem in self._problems():

@@ -11,7 +11,7 @@ from missdp.conditions import (
     LevelsFromRelease,
     PublicDomain,
 )
-from missdp.errors import SchemaError, one_of
+from missdp.errors import SchemaError, check_choice
 from missdp.schema.binning import BinSource
 from missdp.schema.numeric import Numeric
 from missdp.schema.open_categorical import ReleasedCategorical
@@ -35,7 +35,7 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     WARNING: categories, bounds or codes were read from the private table, which the stated
     guarantee does not cover, for: a.
     """
-    one_of("undeclared", undeclared, get_args(Undeclared))
+    check_choice("undeclared", undeclared, get_args(Undeclared))
     marked = schema.undeclared
     released = _released_conditions(schema)
     if not marked:

@@ -1,4 +1,4 @@
-"""What can be asked of counted rows: each query knows its exact answer and how far a row moves it.
+"""Queries of counted rows. Each query has an exact answer and a proven sensitivity.
 
 Queries hold public facts and released values only. `exact` computes from private rows: only a
 session calls it, after the charge.
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 
 class CountQuery:
-    """What queries have in common: one row moves one number by one, unless a query says otherwise.
+    """Base class of queries. One row changes one number by one, unless a subclass states otherwise.
 
     Attributes
     ----------
     label : str
         Public name.
     reads : tuple of str or None
-        The attributes that are counted together. None: every row is read, whatever is missing.
+        The attributes that are counted together. None: every row is read, with or without missing
+        cells.
     answered_by : type
         The mechanism that the query takes.
     """
@@ -48,15 +49,15 @@ class CountQuery:
 
     @property
     def reads(self) -> Clique | None:
-        """The attributes that are counted together; None if every row is read."""
+        """The attributes that are counted together, or None if every row is read."""
         return None
 
     def plan(self, rows: CountedRows, mechanism: Any) -> Release:
-        """Return how the query is answered, and its price; refuse it, by public facts alone."""
+        """Return the release of the query, or raise an error. Public facts alone decide."""
         self.check(rows)
         if isinstance(mechanism, Cost):
             norm = 1 if mechanism.privacy_measure == "pure" else 2
-            mechanism = Noise.worth(mechanism, sensitivity=self.sensitivity(norm))
+            mechanism = Noise.from_cost(mechanism, sensitivity=self.sensitivity(norm))
         if type(mechanism) is not self.answered_by:
             raise ParameterError(
                 f"{self.label} is answered by {self.answered_by.__name__}, not by "
@@ -65,32 +66,42 @@ class CountQuery:
         if isinstance(mechanism, Noise):
             mechanism = replace(mechanism, steps=self.steps(rows))
         sensitivity = self.sensitivity(mechanism.norm)
-        event = mechanism.event(
-            sensitivity, required=rows.required(self.reads) or None, label=self.label
-        )
+        required = rows.required(self.reads) or None
+        event = mechanism.event(sensitivity, required=required, label=self.label)
         return Release(event, mechanism, partial(self.exact, rows))
 
     def steps(self, rows: CountedRows) -> int:
-        """Return in how many steps of a row the exact answer is; public."""
+        """Return the number of steps in a row of the exact answer. Public."""
         return rows.facts.steps
 
     def check(self, rows: CountedRows) -> None:
-        """Refuse what cannot be answered, by public facts about the rows alone."""
+        """Raise an error if the rows cannot answer the query. Public facts alone decide."""
         rows.refuse_unknown(self.reads or ())
 
     def sensitivity(self, norm: float) -> float:
-        """Return how far one row moves the answer, in the L1 or the L2 norm."""
+        """Return the sensitivity of the answer to one row, in the L1 or the L2 norm."""
         del norm
         return 1
 
     def exact(self, rows: CountedRows) -> Any:
-        """Return the exact answer; private."""
+        """Return the exact answer. Private."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Marginal(CountQuery):
-    """How many counted rows have each combination of some attributes' codes."""
+    """Query for the number of counted rows with each combination of some attributes' codes.
+
+    Parameters
+    ----------
+    clique : tuple of str
+        The attributes.
+
+    Examples
+    --------
+    >>> Marginal(("age", "sex")).label
+    'marginal age x sex'
+    """
 
     clique: Clique
 
@@ -99,7 +110,7 @@ class Marginal(CountQuery):
 
     @property
     def reads(self) -> Clique:
-        """The attributes; the strategy says which of them a row must have observed."""
+        """The attributes. The strategy decides which of them a row must have observed."""
         return self.clique
 
     @property
@@ -108,28 +119,28 @@ class Marginal(CountQuery):
         return "marginal " + " x ".join(self.clique) if self.clique else "number of counted rows"
 
     def exact(self, rows: CountedRows) -> Ints:
-        """Return the counts; private."""
+        """Return the counts. Private."""
         return rows.counts_of(self.clique)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tree(CountQuery):
-    """How many rows are in each node of a dyadic tree over an attribute's levels, as ordered.
+    """Query for the number of rows in each node of a dyadic tree over an attribute's levels.
 
-    Cells without a value are in no node. Else a row is in one node of each level of the tree: of L
-    such levels, it moves the vector of all counts by 1 in L places.
+    A row without a value is in no node. Any other row is in one node of each level of the tree. If
+    L levels are counted, the row changes L of all counts by 1.
 
     Parameters
     ----------
     name : str
-        Of the attribute.
+        Name of the attribute.
     size : int
-        Number of its levels.
+        Number of levels of the attribute.
     levels : sequence of int
-        Of the tree, which are counted: 1 is the halves; see ``missdp.inference.dyadic``.
+        Levels of the tree that are counted. Level 1 is the halves (``missdp.inference.dyadic``).
     within : (int, int)
-        First cell that the tree is over, and the first after it. What lies outside is counted as
-        the nearest cell inside.
+        The first cell of the tree, and the first cell after it. Cells outside are counted as the
+        nearest cell inside.
     """
 
     name: str
@@ -138,12 +149,12 @@ class Tree(CountQuery):
     within: tuple[int, int]
 
     def __post_init__(self) -> None:
-        # Copies: changed after the charge, more levels could be counted than were paid for.
+        # These are copies. A change after the charge could count more levels than were charged.
         object.__setattr__(self, "levels", tuple(map(int, self.levels)))
         object.__setattr__(self, "within", tuple(map(int, self.within)))
         start, stop = self.within
-        known = 0 <= start < stop - 1
-        if not known or not {*self.levels} <= {*range(1, tree_depth(stop - start) + 1)}:
+        valid = 0 <= start < stop - 1
+        if not valid or not {*self.levels} <= {*range(1, tree_depth(stop - start) + 1)}:
             raise ParameterError("levels must be those of a tree over at least two cells")
 
     @property
@@ -157,12 +168,12 @@ class Tree(CountQuery):
         return f"tree {self.name}"
 
     def sensitivity(self, norm: float) -> float:
-        """Return how far one row moves the counts: by sqrt(L) in L2 norm, and by L in L1 norm."""
-        deep = len(self.levels)
-        return float(deep) if norm == 1 else math.nextafter(math.sqrt(deep), math.inf)
+        """Return the sensitivity of the counts: sqrt(L) in L2 norm, and L in L1 norm."""
+        depth = len(self.levels)
+        return float(depth) if norm == 1 else math.nextafter(math.sqrt(depth), math.inf)
 
     def exact(self, rows: CountedRows) -> Ints:
-        """Return the counts of all levels, one after the other; private."""
+        """Return the counts of all levels, one level after the other. Private."""
         cells, (start, stop) = rows.counts_of((self.name,))[: self.size], self.within
         place = np.clip(np.arange(len(cells)), start, stop - 1) - start
         inside = np.zeros(stop - start, dtype=np.int64)

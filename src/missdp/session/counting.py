@@ -46,15 +46,15 @@ from missdp.types import Ints
 if TYPE_CHECKING:
     from missdp.session.row_weights import RowWeight
 
-#: Exact counts of cliques; private.
+#: Exact counts of cliques. Private.
 Counts: TypeAlias = dict[Clique, Ints]
-#: What is asked of a source: counts of cliques, sums of rows' weights too, or the rows.
+#: The kind of access to a source: counts of cliques, also sums of rows' weights, or the rows.
 Reads: TypeAlias = Literal["counts", "weights", "rows"]
 
 
 @runtime_checkable
 class MarginalSource(Protocol):
-    """Exact counts of a private table; what comes out is private and must not be released.
+    """Exact counts of a private table. They are private and must not be released.
 
     An implementation needs a schema and one method. The conformance suite in ``tests/sources``
     runs over every implementation.
@@ -76,11 +76,11 @@ class MarginalSource(Protocol):
         Parameters
         ----------
         cliques : iterable of tuple of str
-            Attribute names; order matters for the axes. The empty clique counts all rows.
+            Attribute names. Their order is the order of the axes. The empty clique counts all rows.
         rows : {"observed", "extended"}
-            ``"observed"``: only rows observed on all attributes of the clique; shape
-            ``schema.shape(clique)``. ``"extended"``: every row, missing is the last level of each
-            nullable attribute; shape ``schema.extended_shape(clique)``.
+            ``"observed"``: only rows observed on all attributes of the clique, in the shape
+            ``schema.shape(clique)``. ``"extended"``: every row, with missing as the last level of
+            each nullable attribute, in the shape ``schema.extended_shape(clique)``.
 
         Returns
         -------
@@ -99,39 +99,39 @@ class MarginalSource(Protocol):
         ...
 
 
-def checked(counts: Ints, shape: tuple[int, ...]) -> Ints:
-    """Return counts of a source, whole numbers in their public shape; refuse others."""
+def check_counts(counts: Ints, shape: tuple[int, ...]) -> Ints:
+    """Return counts of a source, or raise an error if their shape or type is wrong."""
     if counts.shape != shape or counts.dtype.kind not in "iu":
         raise DataError("counts do not have their public shape; nothing was released")
     return counts
 
 
-def offers(source: object, method: str) -> bool:
-    """Whether a source has a method beside those that all have; asked of its type."""
+def has_method(source: object, method: str) -> bool:
+    """Whether the type of a source has an optional method."""
     return callable(getattr(type(source), method, None))
 
 
-def counted_outside(source: MarginalSource) -> str:
-    """Return the public name of what counts in place of the kernel; empty if the kernel counts."""
+def outside_engine(source: MarginalSource) -> str:
+    """Return the public name of the engine that counts, empty if the kernel counts."""
     if isinstance(source, CountingSource) and type(source).counts is CountingSource.counts:
         return type(source).engine
     return type(source).__name__
 
 
 def is_weighed(source: MarginalSource) -> bool:
-    """Whether the counts of a source are in steps, since rows count different amounts; public."""
+    """Whether the counts of a source are in steps, since rows have weights. Public."""
     return isinstance(source, CountingSource) and source.weighed
 
 
-CHUNK_ROWS = 65_536
-GROUP_CELLS = 16_384  # counts of one group stay in the second-level cache
-MAX_WEIGHT = 2**32  # of one row, so that sums of fewer than 2**21 rows are exact in doubles
-_BLOCK_CELLS = 2**17  # one megabyte of counts
+CHUNK_ROWS = 65_536  # rows that are counted in one step
+GROUP_CELLS = 16_384  # cells of a group, whose counts then fit into the second-level cache
+MAX_WEIGHT = 2**32  # weight of one row; sums of fewer than 2**21 rows are exact in doubles
+_BLOCK_CELLS = 2**17  # cells of a block of counts, one megabyte
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Attributes that are counted jointly, and the cliques that are read off them."""
+    """Attributes that are counted jointly, and the cliques that are summed from their counts."""
 
     names: Clique
     shape: tuple[int, ...]
@@ -139,10 +139,19 @@ class _Group:
 
 
 class Counter:
-    """Add up the cells of chunks of rows. Chunks may be added from several threads.
+    """Adds up the cells of chunks of rows. Chunks may be added from several threads.
 
-    A pickled counter has the same plan and no counts: what another process adds up comes back as
-    :meth:`blocks`. ``group_cells`` bounds the joint domain that cliques may be merged into.
+    A pickled counter has the same plan and no counts. Another process returns its counts as
+    :meth:`blocks`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the rows.
+    cliques : sequence of tuple of str
+        The cliques to count.
+    group_cells : int
+        Largest joint domain, in cells, into which several cliques are merged.
     """
 
     def __init__(
@@ -177,7 +186,16 @@ class Counter:
         n_rows: int,
         weights: Ints | None = None,
     ) -> None:
-        """Add the rows of one chunk, each as often as its weight says, below 2**32.
+        """Add the rows of one chunk, each multiplied by its weight.
+
+        Parameters
+        ----------
+        codes : mapping of str to array of unsigned int, each of shape (n_rows,)
+            The codes of each attribute. Private.
+        n_rows : int
+            The number of rows. Private.
+        weights : array of int64, shape (n_rows,), optional
+            The weight of each row, below 2**32. By default a row counts one. Private.
 
         Raises
         ------
@@ -192,55 +210,55 @@ class Counter:
                     total += n_rows if weights is None else weights.sum()
                 continue
             cell = _cell_index(codes, group)
-            if total.size <= 4 * n_rows:  # sums of whole numbers below 2**53 are exact
+            if total.size <= 4 * n_rows:  # sums of integers below 2**53 are exact
                 partial = np.bincount(cell, weights, minlength=total.size).astype(np.int64)
                 with self._lock:
                     total += partial
-            else:  # many more cells than rows: touch only the cells that occur
+            else:  # with many more cells than rows, only the cells that occur are changed
                 with self._lock:
                     np.add.at(total, cell, 1 if weights is None else weights)
 
     def _check(self, codes: Mapping[str, NDArray[Any]], n_rows: int, weights: Ints | None) -> None:
-        known = all(_in_range(codes[name], n_rows, size) for name, size in self._sizes.items())
+        valid = all(_in_range(codes[name], n_rows, size) for name, size in self._sizes.items())
         if weights is not None:
-            known = known and weights.dtype == np.int64 and _in_range(weights, n_rows, MAX_WEIGHT)
-        if not known:
+            valid = valid and weights.dtype == np.int64 and _in_range(weights, n_rows, MAX_WEIGHT)
+        if not valid:
             raise DataError("the codes of rows are not those of the schema; nothing was counted")
 
     def blocks(self) -> Iterator[tuple[int, Ints]]:
-        """Yield everything counted so far as numbered vectors of a megabyte: views, to add to."""
+        """Yield all counts so far as numbered vectors of a megabyte, which are writable views."""
         starts = ((t, s) for t in self._totals for s in range(0, t.size, _BLOCK_CELLS))
         for number, (total, start) in enumerate(starts):
             yield number, total[start : start + _BLOCK_CELLS]
 
     def result(self, rows: Rows) -> Counts:
-        """Return the counts of every clique, once: what was read off is no longer held."""
-        found: Counts = {}
+        """Return the counts of every clique, once. The counter then drops its counts."""
+        counts: Counts = {}
         self._totals.reverse()
         for group in self._groups:
             joint = self._totals.pop().reshape(group.shape)
             for clique in group.cliques:
-                found[clique] = self._read_off(joint, group.names, clique, rows)
-        return {clique: found[clique] for clique in self._cliques}
+                counts[clique] = self._read_off(joint, group.names, clique, rows)
+        return {clique: counts[clique] for clique in self._cliques}
 
     def _read_off(self, joint: Ints, names: Clique, clique: Clique, rows: Rows) -> Ints:
         others = tuple(axis for axis, name in enumerate(names) if name not in clique)
-        kept = [name for name in names if name in clique]
-        counts = joint.sum(axis=others).transpose([kept.index(name) for name in clique])
+        axes = [name for name in names if name in clique]
+        counts = joint.sum(axis=others).transpose([axes.index(name) for name in clique])
         if rows == "observed":
             counts = counts[tuple(slice(size) for size in self._schema.shape(clique))]
         return np.array(counts, dtype=np.int64, order="C")
 
 
 def _in_range(cells: NDArray[Any], n_rows: int, size: int) -> bool:
-    """Whether a column has so many rows, all of them whole numbers from 0 to below a size."""
+    """Whether a column has ``n_rows`` integers, all of them from 0 to below ``size``."""
     if cells.shape != (n_rows,) or cells.dtype.kind not in "iu":
         return False
     if not n_rows:
         return True
-    # Called as ufuncs: methods of arrays add half of the time that a chunk of cells takes.
-    least = 0 if cells.dtype.kind == "u" else int(np.minimum.reduce(cells))
-    return least >= 0 and int(np.maximum.reduce(cells)) < size
+    # These are calls of ufuncs. Methods of arrays would take half as much time again.
+    smallest = 0 if cells.dtype.kind == "u" else int(np.minimum.reduce(cells))
+    return smallest >= 0 and int(np.maximum.reduce(cells)) < size
 
 
 def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group) -> NDArray[Any]:
@@ -255,12 +273,12 @@ def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group)
 
 
 class CountingSource(abc.ABC):
-    """A source whose rows are fed to a `Counter`, a chunk at a time.
+    """Base class of sources whose rows are added to a `Counter`, a chunk at a time.
 
     Attributes
     ----------
     engine : str
-        The engine that counts in place of the kernel; empty if the kernel counts.
+        The engine that counts in place of the kernel, empty if the kernel counts.
     """
 
     engine: ClassVar[str] = ""
@@ -270,7 +288,7 @@ class CountingSource(abc.ABC):
         self.schema = schema
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count every clique; see `MarginalSource.counts`."""
+        """Count every clique, as `MarginalSource.counts` describes."""
         counter = self._counter(check_cliques(self.schema, cliques, rows))
         self._count(counter, None)
         return counter.result(rows)
@@ -283,11 +301,11 @@ class CountingSource(abc.ABC):
 
     @property
     def weighed(self) -> bool:
-        """Whether rows count different amounts, so that counts are in steps; a public fact."""
+        """Whether rows have weights, so that counts are in steps. Public."""
         return False
 
     def paid_by(self, budget: Filter | None) -> Self:
-        """Return the same rows without the ledger of their schema, if the budget stands in it.
+        """Return the rows without the ledger of their schema, if the budget stands in this ledger.
 
         Raises
         ------
@@ -319,23 +337,24 @@ def count_block(
     weight: RowWeight | None,
     shares: Ints | None = None,
 ) -> None:
-    """Add rows in memory to a counter, a chunk at a time; ``shares`` are what each counts.
+    """Add rows in memory to a counter, a chunk at a time.
 
-    They are in steps, and so are counts. Of a row's vector its share is left, rounded down to whole
-    numbers: a vector that is clipped becomes no longer than that share of the clip norm.
+    Shares and counts are in steps. A row's vector is multiplied by the row's share and rounded down
+    to whole numbers. So a clipped vector is at most as long as that share of the clip norm.
 
     Parameters
     ----------
     counter : Counter
-        It is added to.
+        The counter to which rows are added.
     codes : mapping of str to array, each of shape (n_rows,)
         One column of codes for each attribute. Private.
     n_rows : int
         The number of rows. Private.
     weight : RowWeight or None
-        The factor by which a row's vector is clipped.
+        The factor that clips a row's vector.
     shares : array of int, shape (n_rows,), optional
-        From 0 to ``STEPS``. By default a row counts one.
+        The amount that each row counts, from 0 to ``STEPS`` steps. By default a row counts one.
+        Private.
 
     Raises
     ------

@@ -17,13 +17,13 @@ from missdp.session.counting import Clique, MarginalSource, is_weighed
 from missdp.session.held_rows import HeldSource
 from missdp.session.merged_rows import MergedRow
 from missdp.session.row_kernel import map_rows
-from missdp.session.row_weights import RowWeight, weighing
+from missdp.session.row_weights import RowWeight, weighted_source
 from missdp.session.strategies import Strategy
 from missdp.types import Ints
 
 
 class ExactCounts:
-    """Exact counts of a source, opened when something is first counted, under a strategy."""
+    """Exact counts of a source under a strategy. The source is opened for the first count."""
 
     def __init__(
         self,
@@ -37,23 +37,23 @@ class ExactCounts:
         self._weighed = weighed
         self._place = {name: i for i, name in enumerate(schema.names)}
         self._block: dict[Clique, list[Clique]] = {}
-        self._kept: dict[Clique, Ints] = {}
+        self._cache: dict[Clique, Ints] = {}
         self._others: PrivateCounts | None = None
 
     @cached_property
     def _source(self) -> MarginalSource:
-        found = self._open()
-        if is_weighed(found) != self._weighed:  # the charge was for steps, or for whole rows
+        source = self._open()
+        if is_weighed(source) != self._weighed:  # the charge was for steps, or for complete rows
             raise DataError("what rows count changed on the way; nothing was counted")
-        return found
+        return source
 
     def expect(self, cliques: Iterable[Clique]) -> None:
-        """Note what is to be counted together, in few passes, when the first of it is needed."""
+        """Note cliques that are counted together, in few passes, when the first is needed."""
         ordered = dict.fromkeys(self._ordered(clique) for clique in cliques)
         self._block |= {c: block for block in self._batched(ordered) for c in block}
 
-    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
-        """Yield each clique with its counts, few passes over the rows for all of them."""
+    def count(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
+        """Yield each clique with its counts, in few passes over the rows."""
         for batch in self._batched(cliques):
             ordered = [self._ordered(clique) for clique in batch]
             counts = self._counted(dict.fromkeys(ordered))
@@ -61,11 +61,11 @@ class ExactCounts:
                 yield clique, _turned(counts[key], key, clique)
 
     def take(self, clique: Clique) -> Ints:
-        """Return the counts of a clique that is not asked for again."""
+        """Return the counts of a clique and drop them from the cache."""
         ordered = self._ordered(clique)
-        found = _turned(self._counted([ordered])[ordered], ordered, clique)
-        self._kept.pop(ordered, None)
-        return found
+        counts = _turned(self._counted([ordered])[ordered], ordered, clique)
+        self._cache.pop(ordered, None)
+        return counts
 
     def take_over(self, others: PrivateCounts, cells: Mapping[str, Ints]) -> None:
         """Count single attributes, when they are needed, in another coding of the same rows."""
@@ -74,35 +74,35 @@ class ExactCounts:
     def _recoded(self, single: Clique) -> Ints:
         """Return the counts of one attribute by the coding that `take_over` named, merged."""
         assert self._others is not None
-        _, counts = next(iter(self._others.each([single])))
+        _, counts = next(iter(self._others.count([single])))
         groups = self._cells.get(single[0])
         return counts if groups is None else _merge_levels(counts, groups, 0)
 
     def codes(self) -> dict[str, NDArray[Any]]:
-        """Return the codes of the rows that are counted; they must be in memory."""
+        """Return the codes of the counted rows, which must be in memory."""
         assert isinstance(self._source, HeldSource)  # checked before anything was charged
         return self._source.code_columns()
 
     def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Ints]:
         """Return the sums of the weights of rows, missing cells included."""
-        found: dict[Clique, Ints] = weighing(self._source).weighted_counts(cliques, weight)
-        return found
+        sums: dict[Clique, Ints] = weighted_source(self._source).weighted_counts(cliques, weight)
+        return sums
 
     def _counted(self, cliques: Iterable[Clique]) -> Mapping[Clique, Ints]:
-        wanted = tuple(cliques)
+        requested = tuple(cliques)
         if self._others is not None:
-            singles = [c for c in wanted if len(c) == 1 and c not in self._kept]
-            self._kept |= {clique: self._recoded(clique) for clique in singles}
-        lacking = [clique for clique in wanted if clique not in self._kept]
-        if not lacking:
-            return self._kept
-        if self._block.keys() >= set(lacking):
-            while block := next((self._block[c] for c in lacking if c in self._block), None):
-                self._kept |= self._source.counts(block, rows=self._strategy.rows)
+            singles = [c for c in requested if len(c) == 1 and c not in self._cache]
+            self._cache |= {clique: self._recoded(clique) for clique in singles}
+        absent = [clique for clique in requested if clique not in self._cache]
+        if not absent:
+            return self._cache
+        if self._block.keys() >= set(absent):
+            while block := next((self._block[c] for c in absent if c in self._block), None):
+                self._cache |= self._source.counts(block, rows=self._strategy.rows)
                 for clique in block:
-                    self._block.pop(clique, None)  # or it is expected again
-            return self._kept
-        return ChainMap(self._source.counts(lacking, rows=self._strategy.rows), self._kept)
+                    self._block.pop(clique, None)  # without this it would be expected again
+            return self._cache
+        return ChainMap(self._source.counts(absent, rows=self._strategy.rows), self._cache)
 
     def _batched(self, cliques: Iterable[Clique]) -> Iterator[list[Clique]]:
         return batches(self._schema, cliques, _CELLS_AT_ONCE)
@@ -118,43 +118,43 @@ def _turned(counts: Ints, ordered: Clique, clique: Clique) -> Ints:
 
 
 class MergedCounts:
-    """Counts on merged levels, each added up once; further last levels ("missing") stay."""
+    """Counts on merged levels, each added up once. The level "missing" is not merged."""
 
     def __init__(self, exact: PrivateCounts, groups: Mapping[str, Ints]) -> None:
         self._exact, self._groups = exact, groups
-        self._kept: dict[Clique, Ints] = {}
+        self._cache: dict[Clique, Ints] = {}
 
     def expect(self, cliques: Iterable[Clique]) -> None:
-        """Note what is to be counted together; see `ExactCounts`."""
+        """Note cliques that are counted together, as `ExactCounts.expect` does."""
         self._exact.expect(cliques)
 
-    def each(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
-        """Yield each clique with its merged counts; see `ExactCounts`."""
+    def count(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
+        """Yield each clique with its merged counts, as `ExactCounts.count` does."""
         for clique in cliques:
-            if clique not in self._kept:
-                self._kept[clique] = self._merged(self._exact.take(clique), clique)
-            yield clique, self._kept[clique]
+            if clique not in self._cache:
+                self._cache[clique] = self._merged(self._exact.take(clique), clique)
+            yield clique, self._cache[clique]
 
     def take(self, clique: Clique) -> Ints:
-        """Return counts that are not asked for again; see `ExactCounts`."""
-        found = next(iter(self.each([clique])))[1]
-        del self._kept[clique]
-        return found
+        """Return the counts of a clique and drop them, as `ExactCounts.take` does."""
+        counts = next(iter(self.count([clique])))[1]
+        del self._cache[clique]
+        return counts
 
     def codes(self) -> dict[str, NDArray[Any]]:
-        """Return the codes of the rows, merged; see `ExactCounts`."""
+        """Return the merged codes of the rows, as `ExactCounts.codes` does."""
         codes = self._exact.codes()
         return map_rows(MergedRow(self._groups), codes, len(next(iter(codes.values()))))
 
     def weighted(self, cliques: Sequence[Clique], weight: RowWeight) -> dict[Clique, Ints]:
-        """Return the sums of the weights of rows, merged; see `ExactCounts`."""
+        """Return the merged sums of the weights of rows, as `ExactCounts.weighted` does."""
         groups = self._groups
         merged = {
             name: np.concatenate([groups[name], np.arange(groups[name].max() + 1, len(squares))])
             for name, squares in weight.squares.items()
         }
-        found = self._exact.weighted(cliques, weight.recoded(merged))
-        return {clique: self._merged(found[clique], clique) for clique in cliques}
+        sums = self._exact.weighted(cliques, weight.recoded(merged))
+        return {clique: self._merged(sums[clique], clique) for clique in cliques}
 
     def _merged(self, table: Ints, clique: Clique) -> Ints:
         for axis, name in enumerate(clique):
@@ -163,16 +163,16 @@ class MergedCounts:
 
 
 def _merge_levels(table: Ints, groups: Ints, axis: int) -> Ints:
-    """Add up an axis of counts over groups of levels: one row still moves one count by one."""
+    """Add up an axis of counts over groups of levels. One row still changes one count by one."""
     extra = table.shape[axis] - len(groups)
     size = int(groups.max()) + 1
     index = np.concatenate([groups, size + np.arange(extra)])
-    moved = np.moveaxis(table, axis, 0)
-    out = np.zeros((size + extra, *moved.shape[1:]), dtype=table.dtype)
-    np.add.at(out, index, moved)
+    rows = np.moveaxis(table, axis, 0)
+    out = np.zeros((size + extra, *rows.shape[1:]), dtype=table.dtype)
+    np.add.at(out, index, rows)
     return np.moveaxis(out, 0, axis)
 
 
 #: Exact counts of cliques. Only counted rows hold them.
 PrivateCounts: TypeAlias = ExactCounts | MergedCounts
-_CELLS_AT_ONCE = 50_000_000  # 400 MB of counts
+_CELLS_AT_ONCE = 50_000_000  # cells of counts in one pass, 400 MB

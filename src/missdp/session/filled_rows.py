@@ -1,6 +1,6 @@
-"""Rows whose missing cells are filled, each row by itself, by a row function.
+"""Rows whose missing cells a row function fills, each row by itself.
 
-Rows in memory stay in memory. Rows that stream are filled once, and kept in a temporary file.
+Rows in memory stay in memory. Streamed rows are filled once and stored in a temporary file.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from missdp.session.counting import (
     CountingSource,
     MarginalSource,
     count_block,
+    has_method,
     is_weighed,
-    offers,
 )
 from missdp.session.exact_counts import ExactCounts
 from missdp.session.held_rows import HeldSource
 from missdp.session.row_kernel import Block, RowFunction, column_ranges, map_rows
 from missdp.session.row_weights import RowWeight
 from missdp.spool import Spool
-from missdp.threads import in_order
+from missdp.threads import map_in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from missdp.session.counted_rows import CountedRows
 
 
-def filled(
+def fill_rows(
     counted: CountedRows, function: RowFunction, generator: np.random.Generator
 ) -> CountedRows:
     """Return counted rows with every missing cell filled by a row function, when they are counted.
@@ -43,16 +43,16 @@ def filled(
     Parameters
     ----------
     counted : CountedRows
-        The rows before, under a strategy that fills. Private.
+        The rows with missing cells, under a strategy that fills. Private.
     function : RowFunction
-        Of a registered type. Returns the codes of complete rows.
+        Function of a registered type that returns the codes of complete rows.
     generator : numpy.random.Generator
         Draws the random numbers of rows.
 
     Returns
     -------
     CountedRows
-        They are filled each time that they are counted. Private.
+        The rows are filled when they are first counted. Private.
 
     Raises
     ------
@@ -69,25 +69,25 @@ def filled(
     def fill() -> MarginalSource:
         if isinstance(source, HeldSource):
             return source.mapped(function, schema, generator)
-        assert offers(source, "code_blocks")  # checked before anything was charged
+        assert has_method(source, "code_blocks")  # checked before anything was charged
         blocks = source.code_blocks()  # type: ignore[attr-defined]
         sized = ((block, len(next(iter(block.values())))) for block in blocks)
         return CodeStore(schema, (map_rows(function, b, n, generator) for b, n in sized))
 
     counts = ExactCounts(fill, schema, facts.strategy, weighed=is_weighed(source))
-    changed = replace(facts, schema=schema, has_finer_codes=False)
-    return replace(counted, facts=changed, counts=counts, scores={}, finer=None)
+    changed = replace(facts, schema=schema, has_fine_codes=False)
+    return replace(counted, facts=changed, counts=counts, scores={}, fine=None)
 
 
 class CodeStore(CountingSource):
-    """Rows that were filled while they streamed, once, so that every count sees the same rows.
+    """Source of streamed rows that were filled once, so that every count sees the same rows.
 
     Parameters
     ----------
     schema : Schema
         Public facts about the rows.
     blocks : iterable of mapping
-        Blocks of codes; private. They are kept in a `missdp.spool.Spool`.
+        Blocks of codes. Private. They are stored in a `missdp.spool.Spool`.
     """
 
     def __init__(self, schema: Schema, blocks: Iterable[Block]) -> None:
@@ -102,5 +102,5 @@ class CodeStore(CountingSource):
             block = {name: batch[name].to_numpy() for name in self.schema.names}
             count_block(counter, block, batch.num_rows, weight)
 
-        for _ in in_order(count, self._spool):
+        for _ in map_in_order(count, self._spool):
             pass

@@ -1,13 +1,14 @@
-"""A fit, in the order on which its privacy rests: refuse, charge, read, release, fit.
+"""A fit, in the order that its privacy needs: check, charge, read, release, fit.
 
-A synthesizer says what it will cost (`FitPlan`) and brings the steps (`FitSteps`). `fit` is the
-only place that opens sessions for it, all of them on one filter, and that states the guarantee.
+A synthesizer states its costs (`FitPlan`) and implements the steps (`FitSteps`). `fit` is the only
+function that opens sessions for a synthesizer, all of them on one filter. It also states the
+guarantee.
 
-*Claim.* What a fit leaves behind is (epsilon, delta)-DP, as the returned guarantee states, under
-its conditions. *Argument.* Steps see private rows by `read` alone, whose rows they hand over to a
-session. What a session releases was charged to the filter of the plan before it was computed. The
-filter holds for any adaptive sequence of such releases. So its cap bounds all of them, and fitting
-is post-processing. Trainings are fixed events in addition to the cap. They are proven together with
+*Claim.* All results of a fit are (epsilon, delta)-DP, as the returned guarantee states, under its
+conditions. *Argument.* Steps get private rows from `read` alone, and pass these rows to a session.
+Every release of a session was charged to the filter of the plan before it was computed. The filter
+holds for any adaptive sequence of such releases. So its cap bounds all of them, and fitting is
+post-processing. Trainings are fixed events in addition to the cap. They are proven together with
 the cap, as a composition, before anything is read. Failures of open levels are added as events with
 a delta of their own.
 
@@ -48,20 +49,20 @@ OpenSession: TypeAlias = Callable[..., Session]
 
 @dataclass(frozen=True, kw_only=True)
 class FitPlan:
-    """What a fit costs: fixed by parameters and public facts, before anything is read.
+    """Costs of a fit, which parameters and public facts fix before anything is read.
 
     Attributes
     ----------
     label : str
         Public name, for the shared budget.
     epsilon : float
-        Of the whole fit.
+        Epsilon of the complete fit.
     delta : float
-        Of the whole fit, failures included.
+        Delta of the complete fit, including failures.
     cap : Filter
-        Pays for every measurement of the fit; fresh.
+        A fresh filter that pays for every measurement of the fit.
     failures : tuple of ApproximateEvent
-        What the filter does not count: a rare level may be released with a small probability.
+        Events outside the filter: a rare level may be released with a small probability.
     trainings : tuple of SampledGaussianEvent
         Trainings of networks, which follow the measurements.
     """
@@ -75,17 +76,17 @@ class FitPlan:
 
     @property
     def uncounted(self) -> tuple[Event, ...]:
-        """What the filter does not count, and is charged beside its cap."""
+        """The events that are charged in addition to the cap of the filter."""
         return (*self.failures, *self.trainings)
 
     def check(self) -> None:
-        """Refuse a plan whose filter may spend more than the fit as a whole states."""
+        """Raise an error if the filter may spend more than the epsilon or delta of the fit."""
         delta = exact(self.cap.delta) + sum(exact(event.delta) for event in self.failures)
         if not (self.cap.epsilon <= self.epsilon and delta <= exact(self.delta)):
             raise ParameterError("the filter of a fit is larger than the fit as a whole may be")
 
     def composed(self) -> TrainingPlan | None:
-        """Prove the trainings together with the cap; None if there are none.
+        """Return a plan that proves the trainings together with the cap, or None without trainings.
 
         Raises
         ------
@@ -110,14 +111,13 @@ class FitPlan:
         return False
 
     def charge(self, shared: Filter | Composition, conditions: Iterable[Condition]) -> None:
-        """Charge a shared budget with everything that the fit may cost, or with nothing."""
+        """Charge a shared budget with the largest cost of the fit, or raise an error."""
         trained = (FloatingPointTraining(),) if self.trainings else ()
-        shared.reserve(
-            self.cap, label=self.label, conditions=(*conditions, *trained), beside=self.uncounted
-        )
+        stated, extra = (*conditions, *trained), self.uncounted
+        shared.reserve(self.cap, label=self.label, conditions=stated, extra_events=extra)
 
     def guarantee(self, conditions: Iterable[Condition]) -> Guarantee:
-        """Return what the fit guarantees; it is proven from the events when it is made."""
+        """Return the guarantee of the fit, which its constructor proves from the events."""
         spent = self.cap.spent
         conditions = (*spent.conditions, *conditions)
         if not self.uncounted:
@@ -132,7 +132,9 @@ class FitPlan:
 
 
 class FitSteps(Protocol, Generic[Result]):
-    """The steps of a fit, which a synthesizer brings. None of them is trusted but by its contract.
+    """Protocol of the steps of a fit, which a synthesizer implements.
+
+    The steps are trusted only to keep the contracts that are stated here.
 
     Attributes
     ----------
@@ -143,19 +145,19 @@ class FitSteps(Protocol, Generic[Result]):
     unread: bool
 
     def checked_plan(self) -> FitPlan:
-        """Return the plan; refuse the fit by parameters and public facts alone."""
+        """Return the plan, or raise an error. Parameters and public facts alone decide."""
 
     def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
-        """Say what helps if a shared budget does not cover the fit."""
+        """Return a sentence on the remedy if a shared budget does not cover the fit."""
 
     def refuse_unread(self) -> None:
-        """Refuse what `read` would refuse by public facts, before a ledger is charged."""
+        """Raise the errors of `read` that follow from public facts, before a ledger is charged."""
 
     def read(self) -> None:
-        """Open the private rows. What one row becomes depends on that row and public facts."""
+        """Open the private rows. The result for one row depends on that row and public facts."""
 
     def conditions(self) -> Iterable[Condition]:
-        """Return what the guarantee rests on, by public facts."""
+        """Return the conditions of the guarantee, which follow from public facts."""
 
     def learn(self, open_session: OpenSession) -> Result:
         """Measure rows in sessions, which ``open_session`` makes, and learn from releases."""
@@ -164,12 +166,12 @@ class FitSteps(Protocol, Generic[Result]):
 def fit(
     steps: FitSteps[Result], *, budget: Filter | Composition | None, random_state: int | None
 ) -> tuple[Result, Guarantee]:
-    """Refuse, charge, read, release, fit; return what was learned, and its guarantee.
+    """Check, charge, read, release and fit, and return the result with its guarantee.
 
     Parameters
     ----------
     steps : FitSteps
-        What the synthesizer does in each phase.
+        The steps of the synthesizer.
     budget : Filter, Composition or None
         A budget shared with other releases.
     random_state : int or None
@@ -178,16 +180,16 @@ def fit(
     Returns
     -------
     learned : object
-        What ``steps.learn`` returned.
+        The result of ``steps.learn``.
     guarantee : Guarantee
-        Of everything that the fit released.
+        Guarantee of all releases of the fit.
 
     Raises
     ------
     BudgetExceededError
         If the shared budget does not cover the fit. Nothing is charged, and nothing is read.
     """
-    noise, plan = NoiseSource.of(random_state), steps.checked_plan()
+    noise, plan = NoiseSource.from_seed(random_state), steps.checked_plan()
     plan.check()
     trainings = plan.composed()
     if budget is not None and not plan.is_affordable_within(budget):

@@ -35,7 +35,7 @@ from missdp.types import Ints
 
 
 class HeldSource(CountingSource):
-    """A source whose rows are in memory.
+    """Source of rows in memory.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ class HeldSource(CountingSource):
     rows : callable
         Returns the columns: codes of every attribute, and numbers of some. Private.
     valued : frozenset of str
-        Attributes of which there are numbers besides codes; a public fact.
-    weights : ndarray of int64, optional
-        The amount that each row counts, in steps; private. Each row counts one if it is None.
+        Attributes that have numbers besides codes. Public.
+    weights : ndarray of int64, shape (n_rows,), optional
+        The amount that each row counts, in steps. Private. By default each row counts one.
     """
 
     def __init__(
@@ -64,39 +64,53 @@ class HeldSource(CountingSource):
 
     @property
     def weighed(self) -> bool:
-        """Whether rows count different amounts, so that counts are in steps; a public fact."""
+        """Whether rows have weights, so that counts are in steps. Public."""
         return self._weights is not None
 
     def mapped(
         self, function: RowFunction, schema: Schema, generator: np.random.Generator | None = None
     ) -> Self:
-        """Return the rows that a row function makes of these, each counting the same amount.
+        """Return the result of a row function on these rows, with their weights.
+
+        Parameters
+        ----------
+        function : RowFunction
+            Function of a registered type.
+        schema : Schema
+            Public facts about the result.
+        generator : numpy.random.Generator, optional
+            Draws the random numbers of rows.
+
+        Returns
+        -------
+        HeldSource
+            The function is applied when the rows are first counted. Private.
 
         Raises
         ------
         SchemaError
-            If the schema declares another unit, weight or ledger than this source's own.
+            If the schema declares another unit, weight or ledger than the schema of this source.
         """
         check_registered(function)
         self.schema.check_same_rows(schema)
-        found, rows = copy.copy(self), self._rows
-        found.schema = schema
-        found._rows = cache(lambda: map_rows(function, rows(), _length(rows()), generator))
+        result, rows = copy.copy(self), self._rows
+        result.schema = schema
+        result._rows = cache(lambda: map_rows(function, rows(), _length(rows()), generator))
         keys = [key for key in function.columns if isinstance(key, tuple) and key[0] == VALUES]
-        found.valued = frozenset(name for _, name in keys)
-        return found
+        result.valued = frozenset(name for _, name in keys)
+        return result
 
     def observed_on(self, names: Iterable[str]) -> Self:
         """Return the rows without a missing cell in these attributes, with their weights."""
-        rows, held = self._rows(), dict(self._rows())
+        rows, columns = self._rows(), dict(self._rows())
         if self._weights is not None:
-            held["weights", ""] = self._weights
+            columns["weights", ""] = self._weights
         marks = ObservedRow(self.schema, tuple(names))
-        kept, _ = rows_where(marks, held, _length(rows))
-        found = copy.copy(self)
-        found._weights = kept.pop(("weights", ""), None)
-        found._rows = lambda: kept
-        return found
+        observed, _ = rows_where(marks, columns, _length(rows))
+        result = copy.copy(self)
+        result._weights = observed.pop(("weights", ""), None)
+        result._rows = lambda: observed
+        return result
 
     def code_columns(self) -> dict[str, NDArray[Any]]:
         """Return the codes of every attribute. Private."""

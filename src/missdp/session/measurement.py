@@ -1,4 +1,4 @@
-"""What a session releases: numbers, the noise that they have, and the event that was charged."""
+"""Measurements: the released numbers of a session, their noise, and the charged event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from missdp.serialization import Record
 from missdp.types import Floats
 
 Radius: TypeAlias = Callable[[float], float]
-"""From a level to the half-width that holds the noise of a number with that probability."""
+"""Function from a probability to the half-width that holds the noise of a number with it."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -35,18 +35,18 @@ class Total(Record):
 class Measurement:
     """A released value, the mechanism that drew it, and the event that was charged for it.
 
-    Nothing exact is in it.
+    It has no exact value.
 
     Attributes
     ----------
     value
-        What was released: an array of counts, say.
+        The released value, for example an array of counts.
     mechanism
-        What drew it, with the scale of its noise.
+        The mechanism that drew the value, with the scale of its noise.
     event : Event
-        What was charged.
+        The charged event.
     radius : callable or None
-        From a level to the half-width that holds the noise of each number with that probability.
+        Function from a probability to the half-width that holds the noise of each number with it.
     """
 
     value: Any

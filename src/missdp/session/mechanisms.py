@@ -20,7 +20,7 @@ from missdp.accounting import (
     scale_for,
 )
 from missdp.calibration import gdp_noise
-from missdp.errors import DataError, UnprovenError, one_of, replacing
+from missdp.errors import DataError, UnprovenError, check_choice, replacing
 from missdp.session.noise import NoiseSource, SelectionMethod, check_scale
 from missdp.types import Floats, Ints
 
@@ -28,13 +28,13 @@ CountNoise = Literal["laplace", "gaussian"]
 """The noise of released counts."""
 
 
-# Counts beyond this are clipped, which moves no two neighbours further apart, so that adding
-# noise cannot wrap around.
+# Rows. Larger counts are clipped, which moves no two neighbours further apart. So adding noise
+# cannot overflow.
 _MAX_COUNT = 2**61
 
 
 def _as_counts(values: ArrayLike) -> Ints:
-    """Return int64 counts; refuse, without naming a value, what is not finite and whole."""
+    """Return int64 counts, or raise an error without values unless they are finite integers."""
     refusal = DataError("counts must form one array of whole numbers")
     with replacing(TypeError, ValueError, by=refusal):
         array = np.asarray(values)
@@ -49,24 +49,24 @@ def _as_counts(values: ArrayLike) -> Ints:
     return np.clip(wide, -_MAX_COUNT, _MAX_COUNT).astype(np.int64)
 
 
-# More noise than exact arithmetic asks for, so that shares of a budget that sum to 1 fit into it.
-_ROOM = 1 + 1e-12
+# Factor of the noise above the exact value, so that shares of a budget that sum to 1 fit into it.
+_NOISE_FACTOR = 1 + 1e-12
 
 
 @dataclass(frozen=True)
 class Noise:
-    """How much noise each released count gets.
+    """Laplace or Gaussian noise of released counts.
 
     Parameters
     ----------
     kind : {"laplace", "gaussian"}
-        Laplace noise is pure DP; Gaussian noise is zCDP.
+        Laplace noise is pure DP. Gaussian noise is zCDP.
     scale : float
-        The Laplace scale, or the Gaussian sigma; above 0.
+        The Laplace scale, or the Gaussian sigma, in rows. Above 0.
     steps : int, default 1
-        Number of steps in one row, if rows count different amounts. Exact counts and noise are then
-        whole numbers of steps, and the noise has ``steps`` times the scale. A row moves a count by
-        at most ``steps`` steps, so the cost does not depend on ``steps``. Released counts are
+        Number of steps in one row, if rows have weights. Exact counts and noise are then
+        whole numbers of steps, and the noise has ``steps`` times the scale. A row changes a count
+        by at most ``steps`` steps, so the cost does not depend on ``steps``. Released counts are
         rounded to whole rows.
 
     Examples
@@ -80,27 +80,38 @@ class Noise:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        one_of("noise", self.kind, get_args(CountNoise))
+        check_choice("noise", self.kind, get_args(CountNoise))
         object.__setattr__(self, "scale", check_scale("scale", self.scale))
         check_scale("scale", self.scale * self.steps)
 
     @classmethod
-    def worth(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
-        """Return the noise with which whole numbers cost at most this, if a row moves them so far.
+    def from_cost(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
+        """Return the noise for which whole numbers of a given sensitivity cost at most ``cost``.
 
-        The sensitivity is in L1 norm for a cost in pure epsilon, else in L2 norm.
+        Parameters
+        ----------
+        cost : Cost
+            The cost of the release.
+        sensitivity : float, default 1.0
+            In L1 norm for a cost in pure epsilon, otherwise in L2 norm.
 
-        >>> Noise.worth(Cost(privacy_measure="zcdp", amount=0.125)).scale > 2
+        Returns
+        -------
+        Noise
+
+        Examples
+        --------
+        >>> Noise.from_cost(Cost(privacy_measure="zcdp", amount=0.125)).scale > 2
         True
         """
         if cost.privacy_measure == "pure":
             scale = scale_for(sensitivity, cost.amount) if cost.amount else math.inf
-            return cls("laplace", scale * _ROOM)
+            return cls("laplace", scale * _NOISE_FACTOR)
         if cost.privacy_measure == "gdp":
-            return cls("gaussian", gdp_noise(cost.amount, sensitivity=sensitivity) * _ROOM)
+            return cls("gaussian", gdp_noise(cost.amount, sensitivity=sensitivity) * _NOISE_FACTOR)
         # Gaussian noise has rho = sensitivity^2 / (2 sigma^2).
         sigma = sensitivity * math.sqrt(1 / (2 * cost.amount)) if cost.amount else math.inf
-        return cls("gaussian", sigma * _ROOM)
+        return cls("gaussian", sigma * _NOISE_FACTOR)
 
     @property
     def norm(self) -> float:
@@ -134,66 +145,63 @@ class Noise:
         """Return counts plus noise."""
         counts = _as_counts(exact)
         draw = source.discrete_laplace if self.kind == "laplace" else source.discrete_gaussian
-        found = np.asarray(counts + draw(self._scale, counts.shape), dtype=np.int64)
-        return found if self.steps == 1 else np.rint(found / self.steps).astype(np.int64)
+        noisy = np.asarray(counts + draw(self._scale, counts.shape), dtype=np.int64)
+        return noisy if self.steps == 1 else np.rint(noisy / self.steps).astype(np.int64)
 
     def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
-        """Return the fact that numbers which a row moves so far are released with this noise."""
-        moved = sensitivity * self.steps
-        facts: dict[str, Any] = {"required": required, "label": label, "sensitivity": moved}
+        """Return the event of a release of numbers with this sensitivity and noise."""
+        scaled = sensitivity * self.steps
+        facts: dict[str, Any] = {"required": required, "label": label, "sensitivity": scaled}
         if self.kind == "laplace":
             return LaplaceEvent(scale=self._scale, **facts)
         return GaussianEvent(sigma=self._scale, **facts)
 
     @property
     def _scale(self) -> float:
-        """In steps."""
+        """The scale in steps."""
         return self.scale * self.steps
-
-
-"""How one of several candidates is selected privately."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The candidate with the largest score after adding noise to each.
+    """Selection of the candidate with the largest noisy score.
 
     Parameters
     ----------
     epsilon : float
         Above 0.
     sensitivity : float
-        How far one row can move a score.
+        Largest change of a score by one row.
     method : {"exponential", "permute-and-flip"}
         ``"exponential"``: Gumbel noise. The range of the privacy loss is bounded, which costs less
-        in zCDP and in Gaussian DP than epsilon-DP alone. ``"permute-and-flip"``: exponential noise.
-        It selects better candidates, but only epsilon-DP is proven.
+        in zCDP and in Gaussian DP than an arbitrary epsilon-DP mechanism. ``"permute-and-flip"``:
+        exponential noise. It selects better candidates, but only epsilon-DP is proven.
     """
 
     epsilon: float
     sensitivity: float
     method: SelectionMethod = "exponential"
 
-    norm: ClassVar[float] = math.inf  # of the sensitivity: the largest change of one score
+    norm: ClassVar[float] = math.inf  # norm of the sensitivity: the largest change of one score
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, get_args(SelectionMethod))
-        for name in ("epsilon", "sensitivity"):  # of 64 bits, whatever was passed
+        check_choice("method", self.method, get_args(SelectionMethod))
+        for name in ("epsilon", "sensitivity"):  # any number is stored as a 64-bit float
             object.__setattr__(self, name, float(getattr(self, name)))
         check_scale("2 * sensitivity / epsilon", self.scale)
 
     @property
     def scale(self) -> float:
-        """Of the noise, rounded up: it keeps the promise."""
+        """Scale of the noise, rounded up so that the promise holds."""
         return scale_for(self.sensitivity, self.epsilon, count=2)
 
     def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
-        """Return the fact that one of several candidates is selected, whose scores move so far."""
+        """Return the event of a selection among candidates whose scores have this sensitivity."""
         if sensitivity > self.sensitivity:
             raise UnprovenError("a score is more sensitive than its selection")
         kind = SelectionEvent if self.method == "exponential" else PureEvent
         return kind(epsilon=self.epsilon, required=required, label=label)  # type: ignore[arg-type]
 
     def draw(self, exact: Floats, source: NoiseSource) -> int:
-        """Return the position of the candidate that is selected."""
+        """Return the position of the selected candidate."""
         return source.noisy_max(exact, self.scale, method=self.method)

@@ -1,4 +1,4 @@
-"""Rows with merged levels, for trainings: counts are merged as counts (`exact_counts`)."""
+"""Rows with merged levels, for trainings. Counts are merged in `exact_counts`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from missdp.types import Floats, Ints
 @row_function
 @dataclass(frozen=True, eq=False)
 class MergedRow(RowFunction):
-    """A row of codes with levels merged into groups; codes after the levels stay by themselves.
+    """Row function that merges levels into groups. Codes after the levels are not merged.
 
     Attributes
     ----------
@@ -27,12 +27,12 @@ class MergedRow(RowFunction):
 
     @property
     def columns(self) -> Mapping[Any, Range]:
-        """The groups of all attributes, and one more for missing."""
+        """The groups of all attributes, and one more code for missing."""
         return {
             n: Range(np.dtype(np.int64), 0, group.max() + 1) for n, group in self.groups.items()
         }
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the group of each code."""
         del uniforms
         return {n: np.append(group, group.max() + 1)[rows[n]] for n, group in self.groups.items()}

@@ -1,45 +1,47 @@
 """Exact noise, from fair bits: discrete Laplace and Gaussian draws and selections.
 
-Bits are secure (the operating system's CSPRNG) or seeded (tests only): `SecureNoise` and
-`SeededNoise` differ in nothing else.
+`SecureNoise` takes its bits from the operating system's CSPRNG. `SeededNoise` takes them from a
+seeded generator and is for tests only. They differ in nothing else.
 
-*Method.* Write ``w(k) = exp(-x(k))`` for the wanted mass up to a constant, with
-``x(k) = |k| / scale`` or ``k^2 / (2 scale^2)``. The integers from -K to K - 1 are cut into blocks
-of L = 2^b neighbours, and every block gets a whole number n of 2^t equal slots. A proposal is a
-uniform slot and a uniform offset in its block, so an integer k of a block with n slots is proposed
+*Method.* Write ``w(k) = exp(-x(k))`` for the target mass up to a constant, with
+``x(k) = |k| / scale`` or ``k^2 / (2 scale^2)``. The integers from -K to K - 1 are divided into
+blocks of L = 2^b neighbours. Every block gets a whole number n of 2^t equal slots. A proposal is a
+uniform slot and a uniform offset in its block. So an integer k of a block with n slots is proposed
 with probability ``n / 2^(t + b)``. It is accepted with probability ``a(k) = C w(k) / n``, where the
 whole number C is so small that no a(k) is above 1. The product, ``C w(k) / 2^(t + b)``, does not
-depend on the block, so accepted integers have exactly the wanted law. Slots that are left over
+depend on the block, so accepted integers have exactly the target distribution. The remaining slots
 are always rejected.
 
-*Tail.* All other integers are one more block, with n slots of its own: m with probability
-``2^-(m + 1)`` by coin flips, a uniform offset r below ``L' = 2^b'``, at least the scale, and a fair
-sign give ``y = K + m L' + r``, which stands for y or for -1 - y. So k is proposed with probability
+*Tail.* All other integers are one more block with n slots. Coin flips give m with probability
+``2^-(m + 1)``. A uniform offset r lies below ``L' = 2^b'``, which is at least the scale. Let
+``y = K + m L' + r``. A fair sign selects y or -1 - y. So k is proposed with probability
 ``n / 2^(t + m + 2 + b')``, and is accepted with ``a(k) = 2^(m + 2 + b' - b) C w(k) / n``. From m to
-m + 1 the mass falls by a factor e at least (L' is at least the scale and, for the Gaussian, K is
-too), so a(k) is largest near K, where n makes it at most 1. Nothing is cut off.
+m + 1 the mass falls by a factor of at least e, since L' is at least the scale. For the Gaussian, K
+is at least the scale, too. So a(k) is largest near K, where n makes it at most 1. The tail has no
+end.
 
 *Accepting with probability a(k), exactly.* The test is U < a(k) for a uniform real U. Only as many
 binary digits of U are drawn as the comparison takes. There are three stages. A stage decides only
-where its bounds on a(k) leave no doubt, so the law is exact. The scale is taken as the exact
-rational number that the float is.
+if its bounds on a(k) are conclusive, so the distribution is exact. The scale is the exact rational
+number that the float represents.
 
-1. The digits that are left of the proposal's word are compared with whole numbers that bound a(k)
-   over the block. This settles all but a few per cent.
+1. The remaining digits of the proposal's word are compared with whole numbers that bound a(k) over
+   the block. This decides all but a few per cent.
 2. Then 64 more digits are compared with a floating-point value of a(k). Its relative error is
    proven to be at most 2^-41, and the comparison allows for an error of 2^-36. It is computed by
    additions, multiplications and divisions alone, which IEEE 754 defines to the last bit. No
-   library's exp is trusted.
-3. The rest, less than one draw in 5 * 10^7 and mostly of the tail, is settled in whole numbers of
+   library function exp is trusted.
+3. The rest, less than one draw in 5 * 10^7 and mostly in the tail, is decided by whole numbers of
    any length.
 
 *Selection.* A candidate of score s passes its coin with probability exp((s - top) / scale), decided
-in the same stages. The exponential mechanism proposes uniform candidates until one passes (so each
-wins in proportion to its coin); permute-and-flip lets all flip once, in a random order, and takes
-the first that passes (the largest score always does). These are the laws of the largest score
-after Gumbel and after exponential noise (McKenna & Sheldon 2020; Ding et al. 2021).
+in the same stages. The exponential mechanism proposes uniform candidates until a candidate passes.
+So each candidate is selected in proportion to its coin. Permute-and-flip flips the coin of each
+candidate once, in a random order, and selects the first candidate that passes. The largest score
+always passes. These are the distributions of the largest score after Gumbel and after exponential
+noise (McKenna & Sheldon 2020, Ding et al. 2021).
 
-What is not hidden is time: draws that need the later stages take longer.
+Timing is not hidden: draws that need the later stages take longer.
 """
 
 from __future__ import annotations
@@ -55,52 +57,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Condition, ExplicitSeed
-from missdp.errors import DataError, ParameterError, number, one_of
+from missdp.errors import DataError, ParameterError, check_choice, check_number
 from missdp.types import Flags, Floats, Ints
 
-DiscreteLaw = Literal["laplace", "gaussian"]
+DiscreteNoise = Literal["laplace", "gaussian"]
 WordArray = NDArray[np.uint64]
 Words: TypeAlias = Callable[[int], WordArray]
-"""Returns so many words of independent fair bits."""
+"""Function that returns a number of words of independent fair bits."""
 Size = int | tuple[int, ...]
 SelectionMethod = Literal["exponential", "permute-and-flip"]
 """The noise of scores, of which the largest is selected."""
-# Scales beyond are far above any useful noise, and far below what could overflow 64-bit integers.
-check_scale = partial(number, most=2.0**40, open_end=True)
+# Larger scales are far above any useful noise. This limit is far below an overflow of 64 bits.
+check_scale = partial(check_number, max_value=2.0**40, exclude_min=True)
 _AT_ONCE = 2**15  # words in one pass, so that a pass stays in the processor's cache
-_MARGIN = 2.0**-50  # more than a uniform float is off
-_LARGEST_EXPONENT = 32.0
-_HALVINGS = 9
-_TERMS = 10
+_FLOAT_ERROR = 2.0**-50  # above the rounding error of a uniform float
+_LARGEST_EXPONENT = 32.0  # x above which exp(-x) is bounded by 0 from below
+_HALVINGS = 9  # of the exponent, each undone by a squaring
+_TERMS = 10  # of the Taylor series
 
 
 def os_words(count: int) -> WordArray:
-    """Return 64-bit words of the system's fair bits, none of which a fork could repeat."""
+    """Return 64-bit words of the operating system's fair bits, which a fork cannot repeat."""
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
 def seeded_words(generator: np.random.Generator) -> Words:
-    """Return what draws words from a NumPy generator: for tests, never for a release."""
+    """Return a function that draws words from a NumPy generator, for tests only."""
     return cast("Words", partial(generator.integers, 0, 2**64, dtype=np.uint64))
 
 
 class _Format(NamedTuple):
-    """How the sampler uses bits; nothing here changes the law, only the speed."""
+    """Use of bits by the sampler. It changes the speed and not the distribution."""
 
     width: int = 64  # bits in a word
     slots: int = 15  # t: a proposal picks one of 2**t slots
     fineness: int = 5  # L is at most scale / 2**(fineness - 1)
     reach: float = 20.0  # x(K) is about this
-    slack: float = 2.0**-36  # relative error that stage (2) allows for; 2**-41 is proven
+    slack: float = 2.0**-36  # relative error that stage (2) allows for (2**-41 is proven)
 
 
 def _exp_enclosure(x: Floats, slack: float) -> tuple[Floats, Floats]:
     """Return floats below and above exp(-x), for x at least 0.
 
-    exp(-x) is the 2^9-th power of exp(-y) with y = x / 2^9 at most 1/16. Its Taylor sum up to y^10
-    is within a relative 2^-51 (the rest is below 2^-69, the roundings shrink with powers of y / i);
-    nine squarings double an error nine times and add less than 2^-44: 2^-41 in all, also if x
-    itself is a relative 2^-51 off. ``slack`` must be well above that.
+    exp(-x) is the 2^9-th power of exp(-y) with y = x / 2^9 at most 1/16. The relative error of its
+    Taylor sum up to y^10 is at most 2^-51: the rest is below 2^-69, and the roundings shrink with
+    powers of y / i. Nine squarings double an error nine times and add less than 2^-44. The total is
+    at most 2^-41, also for an x with a relative error of 2^-51. ``slack`` must be well above this.
     """
     y = np.minimum(x, _LARGEST_EXPONENT) * 2.0**-_HALVINGS
     value = np.ones_like(y)
@@ -124,86 +126,86 @@ def _exact_exp_enclosure(x: Fraction, precision: int) -> tuple[int, int]:
         return 0, 1
     halvings = math.ceil(x).bit_length() + 1
     places = precision + 2 * halvings + 8
-    one = 1 << places
+    unit = 1 << places
     y = x / (1 << halvings)
     low_y = (y.numerator << places) // y.denominator
     high_y = low_y + 1
-    low = high = low_term = high_term = one
+    low = high = low_term = high_term = unit
     index = 0
     while high_term > 1:
         index += 1
         low_term = low_term * low_y // (index << places)
         high_term = high_term * high_y // (index << places) + 1
         low, high = low + low_term, high + high_term
-    high += 2 * high_term  # the rest of the series is below a geometric one of ratio 1/2
+    high += 2 * high_term  # the rest of the series is below a geometric series of ratio 1/2
     for _ in range(halvings):
         low, high = low * low >> places, (high * high >> places) + 1
     return (1 << precision + places) // high, (1 << precision + places) // low + 1
 
 
 def _falls_below(
-    known: int, precision: int, gain: Fraction, exponent: Fraction, words: Words, *, width: int = 64
+    bits: int, precision: int, gain: Fraction, exponent: Fraction, words: Words, *, width: int = 64
 ) -> bool:
-    """Whether a uniform real, known to some digits, is below gain * exp(-exponent)."""
+    """Whether a uniform real with these first bits is below gain * exp(-exponent)."""
     while True:
         low, high = _exact_exp_enclosure(exponent, precision + 8)
-        if (known + 1) * gain.denominator << 8 <= low * gain.numerator:
+        if (bits + 1) * gain.denominator << 8 <= low * gain.numerator:
             return True
-        if known * gain.denominator << 8 >= high * gain.numerator:
+        if bits * gain.denominator << 8 >= high * gain.numerator:
             return False
-        known = (known << width) | int(words(1)[0])
+        bits = (bits << width) | int(words(1)[0])
         precision += width
 
 
 class _LatticeSampler:
-    """Exact sampler of one discrete law and scale; the text of the module has the method."""
+    """Exact sampler of one discrete distribution and scale, by the method of the module's text."""
 
-    def __init__(self, law: DiscreteLaw, scale: float, form: _Format | None = None) -> None:
+    def __init__(self, kind: DiscreteNoise, scale: float, form: _Format | None = None) -> None:
         form = _Format() if form is None else form
-        self.law, self.scale, self.form = law, float(scale), form
+        self.kind, self.scale, self.form = kind, float(scale), form
         self._tail_bits = max(0, math.frexp(scale)[1])  # b': the scale is at most 2**b'
         self._length_bits = max(0, self._tail_bits - form.fineness)
         self._tail_spread = 2 + self._tail_bits - self._length_bits
         self.digits = form.width - form.slots - self._length_bits
         length = 1 << self._length_bits
-        widest = form.reach * scale if law == "laplace" else math.sqrt(2 * form.reach) * scale
+        widest = form.reach * scale if kind == "laplace" else math.sqrt(2 * form.reach) * scale
         reach = length * max(1, math.ceil(widest / length))
         starts = np.arange(-reach, reach, length, dtype=np.int64)
         ends = starts + (length - 1)
-        self._tail = starts.size  # the blocks, then the tail, then the slots left over
-        # In stage (2), K stands for the whole tail: it is where acceptance is likeliest.
+        self._tail = starts.size  # the blocks, then the tail, then the remaining slots
+        # In stage (2), K represents the complete tail: acceptance is most likely there.
         self._starts = np.append(starts, (reach, 0))
         nearest = np.append(np.maximum(starts, -ends), reach)
         self._share_slots(
             self._enclosure(nearest)[1], self._enclosure(np.maximum(-starts, ends))[0]
         )
 
-    def _share_slots(self, most: Floats, least: Floats) -> None:
-        """Share out slots by the largest w of blocks and tail; tabulate what stage (1) can tell."""
-        most[self._tail] *= 2.0**self._tail_spread
+    def _share_slots(self, upper: Floats, lower: Floats) -> None:
+        """Distribute slots by the largest w of blocks and tail, and tabulate stage (1)."""
+        upper[self._tail] *= 2.0**self._tail_spread
         count = 1 << self.form.slots
         # Each share is rounded up, by one slot at most.
-        self._factor = int((count - most.size - 1) / most.sum())  # C
-        slots = np.floor(self._factor * most).astype(np.int64) + 1
+        self._factor = int((count - upper.size - 1) / upper.sum())  # C
+        slots = np.floor(self._factor * upper).astype(np.int64) + 1
         self._slots = np.append(slots, count - slots.sum())
-        self._block = np.repeat(np.arange(most.size + 1), self._slots).astype(np.uint16)
+        self._block = np.repeat(np.arange(upper.size + 1), self._slots).astype(np.uint16)
         gain, unit = self._factor / slots, 2.0**self.digits
-        self._sure = np.append(np.floor(gain[:-1] * least * unit), (0.0, 0.0)).astype(np.int64)
-        self._possible = np.append(np.ceil(gain * most * unit), 0.0).astype(np.int64)
+        self._certain = np.append(np.floor(gain[:-1] * lower * unit), (0.0, 0.0)).astype(np.int64)
+        self._possible = np.append(np.ceil(gain * upper * unit), 0.0).astype(np.int64)
         gain[self._tail] *= 2.0**self._tail_spread
         self._gain = gain
 
     def _enclosure(self, values: Ints) -> tuple[Floats, Floats]:
-        """Floats below and above w of integers below 2**53 (x is a relative 2**-51 off)."""
+        """Return floats below and above w of integers below 2**53 (relative error of x: 2**-51)."""
         with np.errstate(over="ignore"):
             x = np.abs(values) / self.scale
-            if self.law == "gaussian":
+            if self.kind == "gaussian":
                 x = x * x / 2
         return _exp_enclosure(x, self.form.slack)
 
     def _exponent(self, value: int) -> Fraction:
         ratio = abs(value) / Fraction(self.scale)
-        return ratio if self.law == "laplace" else ratio * ratio / 2
+        return ratio if self.kind == "laplace" else ratio * ratio / 2
 
     def draw(self, count: int, words: Words) -> Ints:
         """Return independent draws."""
@@ -211,14 +213,14 @@ class _LatticeSampler:
         filled = 0
         while filled < count:
             missing = count - filled
-            found = self.accepted(words(min(missing + missing // 6 + 8, _AT_ONCE)), words)
-            found = found[:missing]
-            out[filled : filled + found.size] = found
-            filled += found.size
+            draws = self.accepted(words(min(missing + missing // 6 + 8, _AT_ONCE)), words)
+            draws = draws[:missing]
+            out[filled : filled + draws.size] = draws
+            filled += draws.size
         return out
 
     def accepted(self, proposals: WordArray, words: Words) -> Ints:
-        """Return the integers that come of the proposals, in order, rejected ones left out."""
+        """Return the integers of the accepted proposals, in order."""
         form = self.form
         block = self._block.take((proposals >> np.uint64(form.width - form.slots)).view(np.int64))
         digits = (proposals & np.uint64((1 << self.digits) - 1)).view(np.int64)
@@ -226,32 +228,32 @@ class _LatticeSampler:
         if self._length_bits:
             offset = (proposals >> np.uint64(self.digits)) & np.uint64((1 << self._length_bits) - 1)
             values += offset.view(np.int64)
-        keep = digits < self._sure.take(block)
+        keep = digits < self._certain.take(block)
         later = np.flatnonzero(~keep)
         later = later[digits[later] < self._possible.take(block[later])]
         if later.size:
-            settled, values[later] = self._second(block[later], values[later], digits[later], words)
-            keep[later] = settled
+            undecided = block[later], values[later], digits[later]
+            keep[later], values[later] = self._second(*undecided, words)
         return values[keep]
 
     def _second(
         self, block: NDArray[np.uint16], values: Ints, digits: Ints, words: Words
     ) -> tuple[Flags, Ints]:
-        """Settle proposals with one more word each; return who is accepted, and the values."""
+        """Decide proposals with one more word each. Return acceptances and values."""
         more = words(block.size)
         width, tail = self.form.width, block == self._tail
         values = np.where(tail, self._starts[self._tail], values)
         low, high = (bound * self._gain[block] for bound in self._enclosure(values))
         uniform = (digits + more * 2.0**-width) * 2.0**-self.digits
-        margin = _MARGIN + 2.0 ** -(width + self.digits)
-        keep = (uniform + margin < low) & ~tail
-        for i in np.flatnonzero(~keep & (uniform - margin <= high)):
-            known = (int(digits[i]) << width) | int(more[i])
-            keep[i], values[i] = self._third(int(block[i]), int(values[i]), known, words)
+        error = _FLOAT_ERROR + 2.0 ** -(width + self.digits)
+        keep = (uniform + error < low) & ~tail
+        for i in np.flatnonzero(~keep & (uniform - error <= high)):
+            longer = (int(digits[i]) << width) | int(more[i])
+            keep[i], values[i] = self._third(int(block[i]), int(values[i]), longer, words)
         return keep, values
 
-    def _third(self, block: int, value: int, known: int, words: Words) -> tuple[bool, int]:
-        """Settle one proposal exactly; a proposal of the tail is made here."""
+    def _third(self, block: int, value: int, digits: int, words: Words) -> tuple[bool, int]:
+        """Decide one proposal exactly. A proposal of the tail is drawn here."""
         width = self.form.width
         gain = Fraction(self._factor, int(self._slots[block]))
         if block == self._tail:
@@ -262,7 +264,7 @@ class _LatticeSampler:
             value = -1 - value if _some_bits(words, 1, width) else value
             gain *= 1 << (fold + self._tail_spread)
         below = _falls_below(
-            known, self.digits + width, gain, self._exponent(value), words, width=width
+            digits, self.digits + width, gain, self._exponent(value), words, width=width
         )
         return below, value
 
@@ -272,15 +274,15 @@ def _some_bits(words: Words, count: int, width: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _lattice_sampler(law: DiscreteLaw, scale: float) -> _LatticeSampler:
-    """Return the sampler of a law and a scale."""
-    return _LatticeSampler(law, scale)
+def _lattice_sampler(kind: DiscreteNoise, scale: float) -> _LatticeSampler:
+    """Return the sampler of a distribution and a scale."""
+    return _LatticeSampler(kind, scale)
 
 
-def _draw(law: DiscreteLaw, scale: float, size: int | tuple[int, ...], words: Words) -> Ints:
-    """Return independent draws of a law in the shape asked for."""
+def _draw(kind: DiscreteNoise, scale: float, size: int | tuple[int, ...], words: Words) -> Ints:
+    """Return independent draws of a distribution in a shape."""
     shape = tuple(size) if isinstance(size, tuple | list) else (int(size),)
-    return _lattice_sampler(law, scale).draw(math.prod(shape), words).reshape(shape)
+    return _lattice_sampler(kind, scale).draw(math.prod(shape), words).reshape(shape)
 
 
 def _exponential_choice(scores: Floats, scale: float, words: Words) -> int:
@@ -298,7 +300,7 @@ def _permute_and_flip(scores: Floats, scale: float, words: Words) -> int:
     """Return the first candidate, in random order, to pass a coin of exp((score - top) / scale)."""
     keys = words(scores.size)
     order = np.argsort(keys)
-    while (np.diff(keys[order]) == 0).any():  # equal keys would be put in order by index
+    while (np.diff(keys[order]) == 0).any():  # equal keys would be sorted by index
         keys = words(scores.size)
         order = np.argsort(keys)
     return int(order[_coins(scores, order, scale, words).argmax()])
@@ -309,32 +311,32 @@ def _coins(scores: Floats, picks: Ints, scale: float, words: Words) -> Flags:
     top = scores.max()
     with np.errstate(over="ignore"):
         low, high = _exp_enclosure((top - scores[picks]) / scale, _Format().slack)
-    known = words(picks.size)
-    uniform = known * 2.0**-64
-    passed = uniform + _MARGIN < low
-    for i in np.flatnonzero(~passed & (uniform - _MARGIN <= high)):
+    drawn = words(picks.size)
+    uniform = drawn * 2.0**-64
+    passed = uniform + _FLOAT_ERROR < low
+    for i in np.flatnonzero(~passed & (uniform - _FLOAT_ERROR <= high)):
         gap = Fraction(float(top)) - Fraction(float(scores[picks[i]]))
-        passed[i] = _falls_below(int(known[i]), 64, Fraction(1), gap / Fraction(scale), words)
+        passed[i] = _falls_below(int(drawn[i]), 64, Fraction(1), gap / Fraction(scale), words)
     return passed
 
 
-# Where noise is drawn from
+# Sources of noise
 
 
 class NoiseSource:
-    """What a mechanism draws from: `SecureNoise` for releases, `SeededNoise` for tests.
+    """Base class of sources of noise: `SecureNoise` for releases, `SeededNoise` for tests.
 
-    Both draw by the same exact samplers; they differ in where the random bits come from.
+    Both use the same exact samplers, with different random bits.
     """
 
     conditions: ClassVar[tuple[Condition, ...]] = ()
-    """What a release made with this source rests on."""
+    """Conditions of every release with this source."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
 
     @staticmethod
-    def of(random_state: int | None = None) -> NoiseSource:
+    def from_seed(random_state: int | None = None) -> NoiseSource:
         """Return a new source of noise for a ``random_state`` argument.
 
         Parameters
@@ -346,12 +348,12 @@ class NoiseSource:
         Raises
         ------
         ParameterError
-            If ``random_state`` is anything else. A source or generator that a caller has made would
-            be handed the exact scores of selections.
+            If ``random_state`` is anything else. A source or generator of the caller would receive
+            the exact scores of selections.
 
         Examples
         --------
-        >>> NoiseSource.of(), NoiseSource.of(0)
+        >>> NoiseSource.from_seed(), NoiseSource.from_seed(0)
         (SecureNoise(), SeededNoise())
         """
         if random_state is None:
@@ -369,11 +371,27 @@ class NoiseSource:
         raise NotImplementedError
 
     def discrete_laplace(self, scale: float, size: Size) -> Ints:
-        """Draw integers of this shape with mass proportional to exp(-abs(x) / scale), exactly."""
+        """Draw integers of a shape with mass proportional to exp(-abs(x) / scale), exactly.
+
+        Parameters
+        ----------
+        scale : float
+            Above 0, at most 2**40.
+        size : int or tuple of int
+            The shape.
+        """
         return _draw("laplace", check_scale("scale", scale), size, self._words)
 
     def discrete_gaussian(self, sigma: float, size: Size) -> Ints:
-        """Draw integers of a shape with mass proportional to exp(-x^2 / (2 sigma^2)), exactly."""
+        """Draw integers of a shape with mass proportional to exp(-x^2 / (2 sigma^2)), exactly.
+
+        Parameters
+        ----------
+        sigma : float
+            Above 0, at most 2**40.
+        size : int or tuple of int
+            The shape.
+        """
         return _draw("gaussian", check_scale("sigma", sigma), size, self._words)
 
     def noisy_max(self, scores: Floats, scale: float, *, method: SelectionMethod) -> int:
@@ -382,24 +400,35 @@ class NoiseSource:
         Parameters
         ----------
         scores : array of float, shape (k,)
-            Finite, k at least 1.
+            The scores, all finite. There is at least one. Private.
         scale : float
+            Scale of the noise, above 0, at most 2**40.
         method : {"exponential", "permute-and-flip"}
-            With scale 2 * sensitivity / epsilon, the exponential mechanism adds Gumbel noise, and
-            has an epsilon-bounded range. Permute-and-flip adds exponential noise, and is epsilon-DP
-            (McKenna & Sheldon 2020).
+            Let the scale be 2 * sensitivity / epsilon. The exponential mechanism adds Gumbel noise
+            and has an epsilon-bounded range. Permute-and-flip adds exponential noise and is
+            epsilon-DP (McKenna & Sheldon 2020).
+
+        Returns
+        -------
+        int
+            The index. Released.
+
+        Raises
+        ------
+        DataError
+            If a score is not finite.
         """
-        one_of("method", method, get_args(SelectionMethod))
+        check_choice("method", method, get_args(SelectionMethod))
         values, scale = _check_scores(scores), check_scale("scale", scale)
         choose = _exponential_choice if method == "exponential" else _permute_and_flip
         return choose(values, scale, self._words)
 
     def coins(self, rate: float, count: int) -> Flags:
-        """Flip independent coins that fall on True with probability ``rate``, never more.
+        """Flip ``count`` independent coins that are True with probability at most ``rate``.
 
-        The rate is rounded down to a multiple of 2**-64, which floats from 2**-11 on are.
+        The rate is rounded down to a multiple of 2**-64. Floats from 2**-11 on are such multiples.
         """
-        if number("rate", rate, most=1.0) == 1:
+        if check_number("rate", rate, max_value=1.0) == 1:
             return np.ones(count, dtype=np.bool_)
         return self._words(count) < np.uint64(int(Fraction(rate) * 2**64))
 
@@ -407,10 +436,11 @@ class NoiseSource:
 class SecureNoise(NoiseSource):
     """Exact discrete noise from the operating system's cryptographic generator. For releases.
 
-    Draws have the discrete Laplace or Gaussian law itself (nothing is rounded or cut off), at tens
-    of millions a second. Selection adds Gumbel noise (the exponential mechanism) or exponential
-    noise (permute-and-flip) to scores. Random bits are fetched for each call and never kept, so
-    forked processes, threads and pickled copies share none. How long a draw takes is not hidden.
+    Draws have exactly the discrete Laplace or Gaussian distribution, without rounding or
+    truncation, at tens of millions of draws per second. Selection adds Gumbel noise (the
+    exponential mechanism) or exponential noise (permute-and-flip) to scores. Random bits are
+    fetched for each call and never stored. So forked processes, threads and pickled copies share no
+    bits. The duration of a draw is not hidden.
     """
 
     def __init__(self) -> None:
@@ -422,7 +452,7 @@ class SecureNoise(NoiseSource):
 
 
 class SeededNoise(NoiseSource):
-    """Reproducible noise: the same samplers over a NumPy generator. A release must not use it.
+    """Reproducible noise by the same samplers from a NumPy generator. A release must not use it.
 
     Parameters
     ----------
@@ -431,7 +461,7 @@ class SeededNoise(NoiseSource):
     """
 
     conditions = (ExplicitSeed(),)
-    """Whoever knows the seed can subtract the noise."""
+    """Anyone who knows the seed can subtract the noise."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

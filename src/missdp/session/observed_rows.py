@@ -1,7 +1,7 @@
-"""Rows that are observed on some attributes: the only way by which rows are left out.
+"""Rows that are observed on some attributes: the only code that drops rows.
 
-Each row decides for itself, by a row function that marks it. So a table with one row more keeps at
-most one row more.
+A row function marks each row by itself. So a table with one more row has at most one more marked
+row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.schema import Schema
-from missdp.session.counting import MarginalSource, offers
+from missdp.session.counting import MarginalSource, has_method
 from missdp.session.row_kernel import Block, Range, RowFunction, map_rows, row_function
 from missdp.types import Flags, Floats
 
@@ -22,7 +22,7 @@ from missdp.types import Flags, Floats
 @row_function
 @dataclass(frozen=True, eq=False)
 class ObservedRow(RowFunction):
-    """Marks a row that has no missing cell in some attributes; "not applicable" is not missing."""
+    """Row function that marks rows observed on some attributes. "Not applicable" is observed."""
 
     schema: Schema
     names: tuple[str, ...]
@@ -32,7 +32,7 @@ class ObservedRow(RowFunction):
         """One column of booleans."""
         return {"observed": Range(np.dtype(bool), False, True)}
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return True for each row that is observed on all attributes."""
         observed = np.ones(len(uniforms), dtype=bool)
         for name in self.names:
@@ -51,26 +51,26 @@ def rows_where(
     Parameters
     ----------
     function : RowFunction
-        Has one column, of booleans, and draws no random numbers.
+        Function with one column, of booleans, that draws no random numbers.
     rows : mapping of object to ndarray of shape (n_rows,)
         The columns of the rows. Private.
     n_rows : int
-        Number of rows.
+        Number of rows. Private.
 
     Returns
     -------
     dict of object to ndarray of shape (n_marked,)
-        The same columns, of the marked rows alone, in the order of the rows. Private.
+        The columns of the marked rows, in the order of the rows. Private.
     int
         ``n_marked``, the number of marked rows. Private.
     """
     (mark,) = map_rows(function, rows, n_rows).values()
-    kept: Flags = np.asarray(mark, dtype=bool)
-    return {key: np.asarray(column)[kept] for key, column in rows.items()}, int(kept.sum())
+    marked: Flags = np.asarray(mark, dtype=bool)
+    return {key: np.asarray(column)[marked] for key, column in rows.items()}, int(marked.sum())
 
 
 def complete_rows(source: MarginalSource) -> MarginalSource:
-    """Return the rows without a missing cell; the source leaves out rows."""
-    assert offers(source, "observed_on")  # checked before anything was charged
-    found: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
-    return found
+    """Return a source of the rows without a missing cell."""
+    assert has_method(source, "observed_on")  # checked before anything was charged
+    complete: MarginalSource = source.observed_on(source.schema.nullable)  # type: ignore[attr-defined]
+    return complete

@@ -1,23 +1,24 @@
-"""Sums over rows of the products of every two attributes: what is public about such a release.
+"""Sums over rows of the products of every two attributes: the query and its proof.
 
-A row's vector is clipped as a whole by one factor, which depends on its own codes only. Blocks
-and factors are multiples of a grid's step, so vectors are whole numbers in steps of the grid, their
+A row's vector is clipped as a whole by one factor, which depends on the row's codes only. Blocks
+and factors are multiples of a grid's step. So vectors are whole numbers in steps of the grid, their
 norms are known exactly, and the noise is discrete.
 
-Each attribute ``a`` has, for each of its codes, a block ``x_a`` of numbers and perhaps further
-numbers ``y_a`` that enter no product: the square of a number, say. All are whole numbers of steps.
+Each attribute ``a`` has, for each of its codes, a block ``x_a`` of numbers. It may also have extra
+numbers ``y_a`` that enter no product, such as the square of a number. All are whole numbers of
+steps.
 The vector of a row consists of ``α x_a`` and ``α y_a`` for every ``a``, and of the outer product of
 ``x_a`` and ``x_b`` for every ``a < b``. With ``s_a = ‖x_a‖²`` and ``r_a = ‖y_a‖²`` its squared
 length is, since an outer product is as long as the product of the lengths,
 
     α² Σ_a (s_a + r_a) + Σ_{a<b} s_a s_b = α² (S + R) + (S² − Q) / 2,
 
-where ``S = Σ s_a``, ``Q = Σ s_a²`` and ``R = Σ r_a``: a function of one number per code of an
-attribute, known exactly, whatever the blocks hold. Missing is a code like any other, with a block
-of its own. A row's vector is multiplied by the largest whole number of steps, at most 1, that keeps
-it no longer than the clip norm. So one row more or less moves the sum by at most the clip norm in
-L2, whatever its codes and whichever of its cells are missing; no length of a block is assumed. All
-sums together are one Gaussian release of that sensitivity.
+where ``S = Σ s_a``, ``Q = Σ s_a²`` and ``R = Σ r_a``. This is a function of one number per code of
+an attribute, which is known exactly for all blocks. Missing is a code like any other and has a
+block. A row's vector is multiplied by the largest whole number of steps, at most 1, that keeps its
+norm within the clip norm. So one row more or less changes the sum by at most the clip norm in L2,
+for all codes and all patterns of missing cells. The length of a block is not bounded. All sums
+together are one Gaussian release of this sensitivity.
 """
 
 from __future__ import annotations
@@ -41,29 +42,29 @@ from missdp.inference.product_sums import Products, products_of
 from missdp.serialization import Record
 from missdp.session.counting import Clique
 from missdp.session.mechanisms import Noise
-from missdp.session.row_weights import RowWeight, weighing
+from missdp.session.row_weights import RowWeight, weighted_source
 from missdp.session.session import Release
 from missdp.types import Floats, Ints
 
 if TYPE_CHECKING:
     from missdp.session.counted_rows import CountedRows
 
-_FINEST, _COARSEST = 10, 4  # bits of blocks, and of factors
-_FINER = 3  # by so many bits blocks are coarser where rows count different amounts
-_LARGEST = 2.0**38  # noise, in steps of the grid
-_LONGEST = 2**30  # squared lengths of all blocks, in steps, so that their square fits into 64 bits
+_FINEST, _COARSEST = 10, 4  # bits of the grid of blocks and of factors
+_WEIGHTED_BITS = 3  # bits that the grid of blocks is coarser if rows have weights
+_LARGEST = 2.0**38  # largest scale of the noise, in steps of the grid
+_LONGEST = 2**30  # squared length of all blocks, in steps; its square fits into 64 bits
 
 
 def _blocks(tables: Mapping[str, Floats]) -> Mapping[str, Floats]:
-    """Return a copy of the tables, which nobody changes from now on."""
+    """Return a read-only copy of the tables."""
     wrong = ParameterError("each block must be a table of numbers from -4 to 4")
     with replacing(AttributeError, TypeError, ValueError, by=wrong):
-        held = {str(name): np.array(table, float) for name, table in tables.items()}
-    for block in held.values():
+        copies = {str(name): np.array(table, float) for name, table in tables.items()}
+    for block in copies.values():
         block.flags.writeable = False
         if block.ndim != 2 or not (np.abs(block) <= 4).all():
             raise wrong
-    return MappingProxyType(held)
+    return MappingProxyType(copies)
 
 
 Blocks = Annotated[Mapping[str, Floats], PlainValidator(_blocks)]
@@ -71,43 +72,45 @@ Blocks = Annotated[Mapping[str, Floats], PlainValidator(_blocks)]
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class RowProducts(Record):
-    """Sums over rows of all products of two attributes' blocks of numbers: a query for a cost.
+    """Query for sums over rows of all products of two attributes' blocks of numbers.
 
-    A row's vector holds its blocks, times ``alone``, and all products of a number of one block with
-    one of another. It is clipped, as a whole, to ``clip`` in L2 norm, put on a grid of whole
-    numbers, and added up; every number gets discrete Gaussian noise. So the cost is not in pure
-    epsilon. "Missing" is the last code of an attribute. All parameters are public or released.
+    A row's vector holds its blocks, times ``first_order_weight``, and all products of two numbers
+    from different blocks. The vector is clipped as a whole to ``clip`` in L2 norm and rounded to a
+    grid. The vectors of all rows are added up, and every number gets discrete Gaussian noise. So
+    the cost is not in pure epsilon. "Missing" is the last code of an attribute. All parameters are
+    public or released.
 
     Parameters
     ----------
     blocks : mapping of str to array of float, shape (codes, width)
-        For each attribute the block of numbers that a row has for each of its codes, between -4
-        and 4: its indicator less its mean, say. They are rounded to a grid.
+        For each attribute and each of its codes a block of numbers between -4 and 4, such as the
+        indicator less its mean. They are rounded to a grid.
     clip : float
-        L2 norm to which the vector of each row is clipped; from 2**-10 to 2**20.
-    alone : float, default 1.0
-        Factor of the blocks themselves, beside their products, in that vector; in (0, 16].
-    further : mapping of str to array of float, shape (codes, width), optional
-        For some attributes, numbers that stand in that vector beside the block, with the same
-        factor, and in no product; between -4 and 4.
+        L2 norm to which the vector of each row is clipped, from 2**-10 to 2**20.
+    first_order_weight : float, default 1.0
+        Factor of the blocks in the vector, relative to their products, in (0, 16].
+    extra_features : mapping of str to array of float, shape (codes, width), optional
+        For some attributes, extra numbers in the vector, with the factor of the blocks and without
+        products. They lie between -4 and 4.
     """
 
-    most: ClassVar[int] = 60_000_000
-    """Most numbers that are released together."""
+    max_numbers: ClassVar[int] = 60_000_000
+    """Largest number of numbers that are released together."""
 
     blocks: Blocks
     clip: Annotated[float, Field(ge=2.0**-10, le=2.0**20)]
-    alone: Annotated[float, Field(gt=0, le=16)] = 1.0
-    further: Blocks = field(default_factory=lambda: MappingProxyType({}))
+    first_order_weight: Annotated[float, Field(gt=0, le=16)] = 1.0
+    extra_features: Blocks = field(default_factory=lambda: MappingProxyType({}))
 
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
-        return RowProducts, (dict(self.blocks), self.clip, self.alone, dict(self.further))
+        blocks, extra = dict(self.blocks), dict(self.extra_features)
+        return RowProducts, (blocks, self.clip, self.first_order_weight, extra)
 
     def plan(self, rows: CountedRows, mechanism: Any) -> Release:
-        """Return how the sums are released for a cost; refuse them, by public facts alone."""
+        """Return the release of the sums for a cost, or raise an error by public facts."""
         if not isinstance(mechanism, Cost):
             raise ParameterError("sums of products are released for a cost")
-        weighing(rows.came)
+        weighted_source(rows.raw)
         sums = self.on_grid(rows.codes_of_rows, mechanism, steps=rows.facts.steps)
         event = sums.noise.event(
             float(sums.bound),
@@ -117,30 +120,41 @@ class RowProducts(Record):
         return Release(event, sums.noise, partial(sums.exact, rows), read=sums.read)
 
     def on_grid(self, codes: Mapping[str, int], cost: Cost, *, steps: int = 1) -> _ProductSums:
-        """Return what is summed up, in whole numbers, and its noise.
+        """Return the sums on a grid of whole numbers, with their noise.
 
-        ``codes`` is how many each attribute may have in a row. If a row has several ``steps``, as
-        rows count different amounts, factors are on a finer grid than blocks: what a row counts is
-        rounded down to it.
+        Parameters
+        ----------
+        codes : mapping of str to int
+            Number of possible codes of each attribute.
+        cost : Cost
+            Cost of the release, not in pure epsilon.
+        steps : int, default 1
+            Number of steps in a row. With several steps, rows have weights, which are rounded down
+            to the grid of factors. So this grid is then finer than the grid of blocks.
+
+        Raises
+        ------
+        ParameterError
+            If the blocks do not fit the codes, or there are too many numbers.
         """
         if cost.privacy_measure == "pure":
             raise ParameterError("the noise of products is Gaussian, which is never pure DP")
-        known = {name: len(block) for name, block in self.blocks.items()}
-        if known != dict(codes) or not known.items() >= {
-            (name, len(table)) for name, table in self.further.items()
+        sizes = {name: len(block) for name, block in self.blocks.items()}
+        if sizes != dict(codes) or not sizes.items() >= {
+            (name, len(table)) for name, table in self.extra_features.items()
         }:
             raise ParameterError("blocks must have a row for each code of each attribute")
         widths = [np.shape(self.blocks[name])[1] for name in codes]
         numbers = sum(widths) + sum(a * b for a, b in combinations(widths, 2))
-        numbers += sum(table.shape[1] for table in self.further.values())
-        if numbers > self.most:
+        numbers += sum(table.shape[1] for table in self.extra_features.values())
+        if numbers > self.max_numbers:
             raise ParameterError(
-                f"all pairs of attributes have {numbers:,} cells, more than the {self.most:,} "
-                "that are released together; use fewer attributes, bins or levels, or the "
-                "synthesizer 'mst'"
+                f"all pairs of attributes have {numbers:,} cells, more than the "
+                f"{self.max_numbers:,} that are released together; use fewer attributes, bins or "
+                "levels, or the synthesizer 'mst'"
             )
         for bits in range(_FINEST, _COARSEST - 1, -1):
-            blocks = bits if steps == 1 else max(_COARSEST, bits - _FINER)
+            blocks = bits if steps == 1 else max(_COARSEST, bits - _WEIGHTED_BITS)
             sums = _ProductSums(self, tuple(codes), blocks, 3 * bits - 2 * blocks, cost)
             if sums.fits:
                 return sums
@@ -161,13 +175,13 @@ class _ProductSums:
 
     @property
     def fits(self) -> bool:
-        """Whether all that is computed fits into 64 bits, and the noise can be drawn; public."""
+        """Whether all sums fit into 64 bits, and the noise can be drawn. Public."""
         longest = sum(
             int(lengths.max())
-            for part in (self._blocks, self._further)
+            for part in (self._blocks, self._extra_features)
             for lengths in _squares(part).values()
         )
-        unit = Noise.worth(self.cost).scale * self.plan.clip
+        unit = Noise.from_cost(self.cost).scale * self.plan.clip
         return longest <= _LONGEST and unit * self._unit <= _LARGEST
 
     @property
@@ -177,38 +191,38 @@ class _ProductSums:
 
     @property
     def noise(self) -> Noise:
-        """Noise of every number."""
-        return Noise.worth(self.cost, sensitivity=float(self.bound))
+        """The noise of every number."""
+        return Noise.from_cost(self.cost, sensitivity=float(self.bound))
 
     def exact(self, rows: CountedRows) -> Ints:
-        """Return the sums; private."""
+        """Return the sums. Private."""
         cliques: list[Clique] = [*((name,) for name in self.names), *combinations(self.names, 2)]
         return self.summed(rows.counts.weighted(cliques, self.weight))
 
     @cached_property
     def weight(self) -> RowWeight:
-        """The factor of a row's vector, in steps of the grid."""
+        """The factor that clips a row's vector, in steps of the grid."""
         return RowWeight(
             _squares(self._blocks),
-            alone=self._alone,
+            first_order_weight=self._first_order_weight,
             bound=self.bound,
-            most=1 << self.factor_bits,
-            further=_squares(self._further),
+            max_weight=1 << self.factor_bits,
+            extra_squares=_squares(self._extra_features),
         )
 
     def summed(self, counts: Mapping[Clique, Ints]) -> Ints:
-        """Return the sums, given the sums of the weights of the rows in every cell; private."""
+        """Return the sums, from the sums of the weights of the rows in every cell. Private."""
         blocks = self._blocks
-        known = {name: len(block) for name, block in blocks.items()}  # of complete rows, no hole
+        sizes = {name: len(block) for name, block in blocks.items()}
 
         def table(*clique: str) -> Ints:
-            inner = tuple(slice(known[v]) for v in clique)
+            inner = tuple(slice(sizes[v]) for v in clique)
             return np.asarray(counts[clique][inner])
 
-        one = np.ones((1, 1), dtype=np.int64)
+        factor = np.full((1, 1), self._first_order_weight, dtype=np.int64)
         parts = [
-            _sums(self._alone * one, table(name)[np.newaxis], block)
-            for part in (blocks, self._further)
+            _sums(factor, table(name)[np.newaxis], block)
+            for part in (blocks, self._extra_features)
             for name, block in part.items()
         ]
         for a, b in combinations(blocks, 2):
@@ -220,8 +234,8 @@ class _ProductSums:
         return products_of(
             cells,
             self._blocks,
-            self._further,
-            first_order_weight=self._alone,
+            self._extra_features,
+            first_order_weight=self._first_order_weight,
             grid=2.0**self.bits,
             unit=float(self._unit),
             scale=self.noise.scale,
@@ -229,12 +243,12 @@ class _ProductSums:
 
     @property
     def _unit(self) -> int:
-        """Of a product of two blocks and a factor, in steps."""
+        """Unit of a product of two blocks and a factor, in steps."""
         return 1 << (2 * self.bits + self.factor_bits)
 
     @property
-    def _alone(self) -> int:
-        return max(1, round(self.plan.alone * (1 << self.bits)))
+    def _first_order_weight(self) -> int:
+        return max(1, round(self.plan.first_order_weight * (1 << self.bits)))
 
     @cached_property
     def _blocks(self) -> dict[str, Ints]:
@@ -242,9 +256,9 @@ class _ProductSums:
         return {name: self._on_grid(self.plan.blocks[name]) for name in self.names}
 
     @cached_property
-    def _further(self) -> dict[str, Ints]:
-        """The same of the numbers that enter no product."""
-        return {name: self._on_grid(table) for name, table in self.plan.further.items()}
+    def _extra_features(self) -> dict[str, Ints]:
+        """For each attribute the extra numbers of each code, in steps of the grid."""
+        return {name: self._on_grid(table) for name, table in self.plan.extra_features.items()}
 
     def _on_grid(self, table: Floats) -> Ints:
         return np.rint(table * (1 << self.bits)).astype(np.int64)
@@ -254,19 +268,19 @@ def _squares(blocks: Mapping[str, Ints]) -> dict[str, Ints]:
     return {name: (block * block).sum(axis=1) for name, block in blocks.items()}
 
 
-def _sums(left: Ints, table: Ints, right: Ints) -> Ints:
-    """Return ``left.T @ table @ right``, no number beyond 2**61 either way.
+def _sums(first: Ints, table: Ints, second: Ints) -> Ints:
+    """Return ``first.T @ table @ second``, clipped at 2**61 in absolute value.
 
-    Numbers that do not fit into 64 bits are worked out in two parts. Cutting them off there, and
-    cells of tables with more rows than there are, only shortens what a row adds.
+    Numbers that do not fit into 64 bits are computed in two parts and clipped. The cells of tables
+    are clipped beyond any possible number of rows. Clipping only reduces the influence of a row.
     """
-    longest = (max(1, int(np.abs(side).max(initial=0))) for side in (left, right))
+    longest = (max(1, int(np.abs(side).max(initial=0))) for side in (first, second))
     largest = math.prod(longest) * table.size
-    low = 60 - largest.bit_length()  # bits, so that the sums of this part are below 2**60
+    low = 60 - largest.bit_length()  # bits of this part, whose sums are then below 2**60
     table = np.minimum(table, min(2**62, (2**60 // largest) << low))
     high = table >> low
-    found = left.T @ (table - (high << low)) @ right
+    sums = first.T @ (table - (high << low)) @ second
     if high.any():
-        top = 1 << (62 - low)  # beyond it, the other part cannot bring the number back below 2**61
-        found += np.clip(left.T @ high @ right, -top, top) << low
-    return np.asarray(np.clip(found, -(2**61), 2**61).ravel())
+        top = 1 << (62 - low)  # beyond it, the low part cannot bring the number back below 2**61
+        sums += np.clip(first.T @ high @ second, -top, top) << low
+    return np.asarray(np.clip(sums, -(2**61), 2**61).ravel())

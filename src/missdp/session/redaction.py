@@ -1,4 +1,4 @@
-"""Errors and warnings that are raised while private rows are read tell nothing of them."""
+"""Redaction of errors and warnings while private rows are read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from missdp.errors import DataError, MissDPError, replacing
 def redacted(
     text: str = "what was asked of the private rows could not be computed",
 ) -> Iterator[None]:
-    """Give every error of others a fixed text, and show no warning, while rows are read.
+    """Give every foreign error a fixed text, and show no warning, while rows are read.
 
-    Errors of this library have texts without private values, and pass. The new error is raised
-    after the old one was left, so that it carries no context.
+    Errors of this library have texts without private values and pass unchanged. The new error is
+    raised after the old error was handled, so it carries no context.
     """
     with replacing(Exception, by=lambda error: _shown(error, text)), no_warnings():
         yield
@@ -31,13 +31,13 @@ def _shown(error: BaseException, text: str) -> MissDPError:
 
 @contextmanager
 def no_warnings() -> Iterator[None]:
-    """Keep warnings of what reads private rows from showing them, also where they are errors."""
+    """Suppress warnings, which may show private values, also where they are errors."""
     with np.errstate(all="ignore"), _SILENCE:
         yield
 
 
 class _Silence:
-    """No warnings as long as any thread is inside: all threads of a process share the filters."""
+    """Suppresses warnings while any thread is inside. All threads share the warning filters."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._before = threading.Lock(), 0, warnings.catch_warnings()

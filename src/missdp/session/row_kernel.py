@@ -1,10 +1,10 @@
-"""The row kernel: the only way by which private rows become other private rows.
+"""The row kernel: the only code that turns private rows into other private rows.
 
 A *row function* maps one row to exactly one row. Its contract:
 
-* One row comes in, and exactly one row goes out. No row is dropped, doubled or moved.
-* The function has no state. It sees no index, no block and no neighbour: a row in another block, at
-  another place or beside other rows becomes the same.
+* It turns one row into exactly one row. No row is dropped, doubled or moved.
+* The function has no state. It sees no index, no block and no neighbour. The result for a row does
+  not depend on its block, its place or other rows.
 * It is total. A cell that cannot be read becomes a public code. Exceptions are outputs: a schema
   may ask for a refusal instead (``outside="error"``). Whether a table is refused is not private.
 * It is a function of the row, of the row's own random numbers, and of a frozen copy of public and
@@ -12,9 +12,9 @@ A *row function* maps one row to exactly one row. Its contract:
   distribution, from a generator that the operating system seeds. A fit with an explicit seed draws
   them in the order of the rows, and its guarantee states `ExplicitSeed`.
 
-So if two tables differ by one row, their images differ by one row: let the random numbers of the
-common rows be equal, which changes no distribution. Every bound on one row's influence on counts
-then holds for the images too.
+So if two tables differ by one row, their images differ by one row. For the proof, let the random
+numbers of the common rows be equal, which changes no distribution. Every bound on one row's
+influence on counts then holds for the images too.
 
 `map_rows` applies a row function to a block of rows. It checks everything about the result that can
 be checked: names, numbers of rows, types and public ranges. Independence of other rows is a
@@ -46,7 +46,7 @@ An attribute names the column of its codes, and ``(VALUES, attribute)`` the colu
 """
 
 VALUES = "values"
-ROWS_AT_ONCE = 4096  # rows for which random numbers are held
+ROWS_AT_ONCE = 4096  # rows whose random numbers are in memory at a time
 FAILED = "a row could not be read or changed as the schema declares it"
 
 
@@ -57,9 +57,9 @@ class Range:
     Attributes
     ----------
     dtype : numpy dtype
-        Of every cell.
+        Type of every cell.
     lower, upper : float
-        The least and the greatest cell. No cell is NaN.
+        Smallest and largest valid cell. No cell is NaN.
     """
 
     dtype: np.dtype[Any]
@@ -89,7 +89,12 @@ def column_ranges(schema: Schema, valued: Iterable[str] = ()) -> dict[Any, Range
     schema : Schema
         Public facts about the rows.
     valued : iterable of str
-        The numeric attributes of which there are numbers besides codes.
+        The numeric attributes that have numbers besides codes.
+
+    Returns
+    -------
+    dict to Range
+        The range of each column.
     """
     ranges: dict[Any, Range] = {a.name: Range.codes(code_dtype(a), a.extended_size) for a in schema}
     for name in valued:
@@ -101,20 +106,20 @@ def column_ranges(schema: Schema, valued: Iterable[str] = ()) -> dict[Any, Range
 
 @dataclass(frozen=True, eq=False)
 class RowFunction(abc.ABC):
-    """Base class of row functions, which states what is public about the result.
+    """Base class of row functions, with the public types and ranges of the result.
 
-    Subclasses are frozen dataclasses that `row_function` registers. Their fields are public or
-    released values, of which read-only copies are kept.
+    Subclasses are frozen dataclasses that `row_function` registers. Their fields are read-only
+    copies of public or released values.
     """
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, _frozen(getattr(self, each.name)))
+        for member in fields(self):
+            object.__setattr__(self, member.name, _frozen(getattr(self, member.name)))
 
     @property
     @abc.abstractmethod
     def columns(self) -> Mapping[Any, Range]:
-        """The columns that come back, with their public ranges."""
+        """The columns of the result, with their public ranges."""
 
     @property
     def draws(self) -> int:
@@ -122,15 +127,20 @@ class RowFunction(abc.ABC):
         return 0
 
     @abc.abstractmethod
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the columns of the changed rows, each row by itself.
 
         Parameters
         ----------
         rows : mapping to columns
-            Private.
+            The rows. Private.
         uniforms : ndarray of shape (n_rows, draws)
             The random numbers of each row, in [0, 1). Private.
+
+        Returns
+        -------
+        mapping to columns
+            The columns that `columns` declares, each with ``n_rows`` cells. Private.
         """
 
 
@@ -139,7 +149,7 @@ _REGISTERED: set[type[RowFunction]] = set()
 
 
 def row_function(kind: _Kind) -> _Kind:
-    """Register a type of row functions; the generic test runs over all registered types."""
+    """Register a type of row functions. A generic test runs over all registered types."""
     parameters = getattr(kind, "__dataclass_params__", None)
     if parameters is None or not parameters.frozen or not issubclass(kind, RowFunction):
         raise ParameterError("a row function is a frozen dataclass that derives from RowFunction")
@@ -147,13 +157,13 @@ def row_function(kind: _Kind) -> _Kind:
     return kind
 
 
-def registered() -> frozenset[type[RowFunction]]:
+def registered_types() -> frozenset[type[RowFunction]]:
     """Return the types of row functions that were registered by the modules imported so far."""
     return frozenset(_REGISTERED)
 
 
 def check_registered(function: object) -> None:
-    """Raise ParameterError unless the type of a function is registered; a subclass is not."""
+    """Raise ParameterError unless the type of a function is registered. No subclass is."""
     if type(function) not in _REGISTERED:
         raise ParameterError(
             "rows are changed by registered row functions only. Declare the change as a frozen "
@@ -169,13 +179,13 @@ def map_rows(
     Parameters
     ----------
     function : RowFunction
-        Of a registered type.
+        Function of a registered type.
     rows : mapping to columns
         The private rows.
     n_rows : int
-        Their number. Private.
+        The number of rows. Private.
     generator : numpy.random.Generator, optional
-        Draws the random numbers of rows, one row after the other.
+        Generator of the random numbers of rows, which are drawn in the order of the rows.
 
     Returns
     -------
@@ -187,8 +197,8 @@ def map_rows(
     ParameterError
         If the type of the function is not registered.
     DataError
-        If the function fails, or if what it returns is not ``n_rows`` rows within the public
-        ranges. The text is fixed.
+        If the function fails, or does not return ``n_rows`` rows within the public ranges. The text
+        is fixed.
     """
     check_registered(function)
     if not function.draws:
@@ -206,18 +216,18 @@ def map_rows(
 def _checked(
     function: RowFunction, rows: Block, n_rows: int, uniforms: Floats
 ) -> dict[Any, NDArray[Any]]:
-    """Call a row function once, and check what comes back."""
+    """Call a row function once, and check its result."""
     with redacted(FAILED):
         if any(len(column) != n_rows for column in rows.values()):
             raise DataError(FAILED)
-        held = {key: _unwritable(column) for key, column in rows.items()}
-        found = function.of_rows(MappingProxyType(held), uniforms)
-        known = function.columns
-        if found.keys() != known.keys():
+        views = {key: _unwritable(column) for key, column in rows.items()}
+        result = function.apply(MappingProxyType(views), uniforms)
+        ranges = function.columns
+        if result.keys() != ranges.keys():
             raise DataError(FAILED)
-        if not all(limits.holds(found[key], n_rows) for key, limits in known.items()):
+        if not all(limits.holds(result[key], n_rows) for key, limits in ranges.items()):
             raise DataError(FAILED)
-        return {key: found[key] for key in known}
+        return {key: result[key] for key in ranges}
 
 
 def _unwritable(column: Any) -> Any:
@@ -233,13 +243,13 @@ _PLAIN = (bool, int, float, str, bytes, type(None), np.dtype)
 
 
 def _frozen(value: Any) -> Any:
-    """Return a copy of a value that nobody can change; refuse what may be changed elsewhere."""
+    """Return an immutable copy of a value, or raise an error for a mutable value."""
     if isinstance(value, np.ndarray):
-        held = np.array(value)
-        held.setflags(write=False)
-        return held
+        array = np.array(value)
+        array.setflags(write=False)
+        return array
     if isinstance(value, Mapping):
-        return MappingProxyType({key: _frozen(one) for key, one in value.items()})
+        return MappingProxyType({key: _frozen(item) for key, item in value.items()})
     if isinstance(value, (tuple, list)):
         return tuple(map(_frozen, value))
     parameters = getattr(type(value), "__dataclass_params__", None)

@@ -1,8 +1,8 @@
-"""Scores of candidate marginals, by which one is selected: declared by released values alone.
+"""Scores of candidate marginals for a private selection, declared by released values alone.
 
-A score is the formula below, with tables, columns and weights that were released, or the formula of
-`missdp.session.dependences`. No function of a synthesizer sees the exact counts. How far one row
-moves each score is proven with its formula.
+A score is the formula below, with released tables, columns and weights, or the formula of
+`missdp.session.dependences`. No function of a synthesizer sees the exact counts. The sensitivity of
+each score is proven with its formula.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 
 Counts: TypeAlias = "NDArray[np.number[Any]]"
 
-_GRID = 2.0**-10  # rows
-_MOST = 2.0**31  # rows; what is beyond it is clipped
-_MOST_ROWS = 2.0**41
-_MOST_WEIGHED = 2.0**31  # in steps of 2**-20, which need as many more bits than the grid
+_GRID = 2.0**-10  # rows; step of the grid of expectations
+_MAX_SCORE = 2.0**31  # rows; larger scores are clipped
+_MAX_ROWS = 2.0**41  # rows in a table of counts
+_MAX_WEIGHT = 2.0**31  # rows in a table of weights, whose steps of 2**-20 need 10 more bits
 
 MISFIT_SENSITIVITY = 1.0 + 2.0**-20
-"""How far one row moves a misfit, at most."""
+"""Largest change of a misfit by one row."""
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What the misfit of a marginal is measured against; released or public.
+    """Expected counts, with which the misfit of a marginal compares. Released or public.
 
     Attributes
     ----------
     table : ndarray of float
         Expected counts of the cells in which nothing is missing.
     possible : ndarray of bool
-        The cells that count, of the same shape: those that rows can be in.
+        The cells that rows can be in, which count. The shape is the shape of ``table``.
     bias : float
-        What noise alone would add to the distance.
+        Expected distance from noise alone, in rows.
     weight : float
-        What the distance is multiplied by, in (0, 1]; larger weights are taken for 1.
+        Factor of the distance, in (0, 1]. Larger weights become 1.
     """
 
     table: Floats
@@ -60,7 +60,7 @@ class Expected:
 
 @dataclass(frozen=True, eq=False)
 class Scores(CountQuery):
-    """Scores of candidates, of which a selection releases the position of one."""
+    """Query for scores of candidates. A selection releases the position of one candidate."""
 
     cliques: tuple[Clique, ...]
 
@@ -72,69 +72,71 @@ class Scores(CountQuery):
         object.__setattr__(self, "cliques", tuple(map(tuple, self.cliques)))
 
     def check(self, rows: CountedRows) -> None:
-        """Refuse attributes that there are not."""
+        """Raise an error for attributes that the schema does not have."""
         for clique in self.cliques:
             rows.refuse_unknown(clique)
 
 
 @dataclass(frozen=True, eq=False)
 class Misfits(Scores):
-    """How far released expectations are from the counts of each candidate, less the noise.
+    """Scores of candidates: the distance of counts from released expectations, less the noise.
 
-    The score is ``weight (sum |counts - expected| - bias)`` over the possible cells in which
-    nothing is missing, as AIM has it (McKenna et al. 2022).
+    The score is ``weight (sum |counts - expected| - bias)`` over the possible cells without missing
+    values, as in AIM (McKenna et al. 2022).
 
     Attributes
     ----------
     cliques : tuple of tuple of str
-        The candidates: public, or chosen from what was released.
+        The candidates: public, or chosen from releases.
     expected : callable or mapping
-        Returns the expectation of a candidate. It is called with the candidate alone.
-        A score is computed again only if another object is returned than before.
+        The expectation of each candidate. A callable gets the candidate alone. A score is computed
+        again only if another object is returned than before.
     """
 
     expected: Callable[[Clique], Expected] | Mapping[Clique, Expected]
 
     def sensitivity(self, norm: float) -> float:
-        """Return how far one row moves any of the scores; see ``misfit``."""
+        """Return the sensitivity of each score to one row, proven at ``misfit``."""
         del norm
         return MISFIT_SENSITIVITY
 
     def exact(self, rows: CountedRows) -> Floats:
-        """Return the scores; private."""
-        known = rows.scores.setdefault(type(self), {})
-        for clique, counts in rows.each(list(self._lacking(known))):
-            expected = self._of(clique)
-            if clique not in known or known[clique][0]() is not expected:
-                # A weak reference: large tables of expectations are not kept for this.
-                known[clique] = weakref.ref(expected), misfit(rows.in_rows(counts), expected)
-        return np.array([known[c][1] for c in self.cliques], dtype=np.float64)
+        """Return the scores. Private."""
+        scores = rows.scores.setdefault(type(self), {})
+        for clique, counts in rows.count(list(self._outdated(scores))):
+            expected = self._expectation(clique)
+            if clique not in scores or scores[clique][0]() is not expected:
+                # This is a weak reference, which does not keep a large table of expectations.
+                scores[clique] = weakref.ref(expected), misfit(rows.in_rows(counts), expected)
+        return np.array([scores[c][1] for c in self.cliques], dtype=np.float64)
 
-    def _lacking(self, known: Mapping[Clique, tuple[Any, float]]) -> Iterator[Clique]:
+    def _outdated(self, scores: Mapping[Clique, tuple[Any, float]]) -> Iterator[Clique]:
         for clique in dict.fromkeys(self.cliques):
-            fixed = not callable(self.expected) and clique in known
-            if not fixed or known[clique][0]() is not self._of(clique):
+            fixed = not callable(self.expected) and clique in scores
+            if not fixed or scores[clique][0]() is not self._expectation(clique):
                 yield clique
 
-    def _of(self, clique: Clique) -> Expected:
+    def _expectation(self, clique: Clique) -> Expected:
         return self.expected(clique) if callable(self.expected) else self.expected[clique]
 
 
 def misfit(counts: Counts, expected: Expected) -> float:
     """Return ``weight (sum |counts - expected| - bias)``, clipped, with a proven sensitivity.
 
-    ``counts`` are private: at least 0, less than 2**41 together, or multiples of 2**-20, less than
-    2**31 together, where rows count 1 at most.
+    ``counts`` are private and at least 0. Their sum is below 2**41. If rows have weights, counts
+    are multiples of 2**-20, and their sum is below 2**31.
 
-    One row moves one count by one, or by its share of one, so in exact arithmetic the score moves
-    by at most ``weight``. Leaving out fixed cells makes no row's influence larger. In floating
-    point: ``expected`` and ``bias`` are first rounded to multiples of 2**-10, and ``expected`` is
-    scaled down if it adds up to more than 2**41, which is post-processing. Every difference, and
-    every partial sum, below 2**43, is then a multiple of 2**-10 that a double holds exactly, in
-    whatever order it is added, so the sum still moves by at most one. Where rows count different
-    amounts it is below 2**33, and a multiple of 2**-20, likewise. Clipping at 2**31 moves no two
-    values further apart. Only the product with the weight is rounded, by at most 2**-53 * 2**31 for
-    each of two neighbours: 2**-21 together, less than the 2**-20 that `MISFIT_SENSITIVITY` allows.
+    One row changes one count by at most one. So in exact arithmetic the score changes by at most
+    ``weight``. Omitting fixed cells makes no row's influence larger.
+
+    *Floating point.* ``expected`` and ``bias`` are first rounded to multiples of 2**-10. A table
+    ``expected`` with a sum above 2**41 is scaled down. Both are post-processing. Every difference
+    and every partial sum is then a multiple of 2**-10 below 2**43. A double represents it exactly
+    for every order of addition, so the sum still changes by at most one. If rows have weights,
+    every partial sum is a multiple of 2**-20 below 2**33, which a double also represents exactly.
+    Clipping at 2**31 moves no two values further apart. Only the product with the weight is
+    rounded, by at most 2**-53 * 2**31 for each of two neighbours. Both roundings together are at
+    most 2**-21, less than the 2**-20 that `MISFIT_SENSITIVITY` allows.
 
     >>> every = np.ones(2, dtype=bool)
     >>> misfit(np.array([3, 5]), Expected(np.array([4.0, 4.5]), every, bias=1.0, weight=0.5))
@@ -146,14 +148,14 @@ def misfit(counts: Counts, expected: Expected) -> float:
     if not inside or table.shape != possible.shape:
         raise ParameterError("expected counts must have the shape of the possible cells")
     observed = counts[tuple(slice(0, size) for size in possible.shape)] * possible
-    most = _MOST_WEIGHED if counts.dtype.kind == "f" else _MOST_ROWS
+    max_total = _MAX_WEIGHT if counts.dtype.kind == "f" else _MAX_ROWS
     table = np.maximum(np.nan_to_num(table), 0.0)
-    predicted = _on_grid(table / max(1.0, float(table.sum()) / most))
+    predicted = _rounded(table / max(1.0, float(table.sum()) / max_total))
     gap = float(np.abs(observed - predicted).sum())
-    above = gap - round(min(max(expected.bias, -_MOST), _MOST) / _GRID) * _GRID
-    return min(max(expected.weight, 0.0), 1.0) * min(max(above, -_MOST), _MOST)
+    excess = gap - round(min(max(expected.bias, -_MAX_SCORE), _MAX_SCORE) / _GRID) * _GRID
+    return min(max(expected.weight, 0.0), 1.0) * min(max(excess, -_MAX_SCORE), _MAX_SCORE)
 
 
-def _on_grid(values: Floats) -> Floats:
+def _rounded(values: Floats) -> Floats:
     """Round released values to multiples of 1/1024 of a row, within 2**31 rows."""
-    return np.minimum(np.maximum(np.rint(values / _GRID) * _GRID, -_MOST), _MOST)
+    return np.minimum(np.maximum(np.rint(values / _GRID) * _GRID, -_MAX_SCORE), _MAX_SCORE)

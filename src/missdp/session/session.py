@@ -1,9 +1,10 @@
-"""The session: the one way by which numbers that depend on private rows leave.
+"""The session: the only code that releases numbers about private rows.
 
-A *query* is public: it says what is asked of the rows, which columns it reads and how far one row
-can move its answer. A *mechanism* is public too: it says how the exact answer becomes a released
-one, and which event states the cost of that. `Session.measure` charges, computes and draws, in this
-order, in `Session._release`. Nothing else in this library turns private rows into released numbers.
+A *query* is public. It states a question on the rows, the columns that it reads, and the
+sensitivity of its answer to one row. A *mechanism* is public, too. It turns the exact answer into a
+released answer, and states the event of the release. `Session.measure` charges, computes and draws,
+in this order, in `Session._release`. Nothing else in this library turns private rows into released
+numbers.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from missdp.accounting import (
 from missdp.accounting.budget import Events, check_paid
 from missdp.accounting.events import Adjacency, flatten
 from missdp.accounting.measures import is_pure
-from missdp.errors import ParameterError, UnprovenError, number
-from missdp.files import noise_is_drawn
+from missdp.errors import ParameterError, UnprovenError, check_number
+from missdp.files import mark_noise_drawn
 from missdp.session.measurement import Measurement, Radius
 from missdp.session.noise import NoiseSource
 from missdp.session.redaction import redacted
@@ -39,7 +40,7 @@ from missdp.session.training import PaidSteps, SampledSum, TrainingPlan, Trainin
 
 
 class Mechanism(Protocol):
-    """How an exact answer becomes a released one; public."""
+    """Protocol of mechanisms, which turn an exact answer into a released answer. Public."""
 
     def draw(self, exact: Any, source: NoiseSource) -> Any:
         """Return the released answer, drawn around the exact one."""
@@ -47,25 +48,25 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Release:
-    """How a query will be answered: decided by public facts, before anything is charged.
+    """Plan of the answer to a query, which public facts decide before anything is charged.
 
     Attributes
     ----------
     event : Event
-        What is charged.
+        The event to charge.
     mechanism : Mechanism
-        Draws the released answer.
+        The mechanism that draws the released answer.
     exact : callable
         Returns the exact answer. Private: only a session calls it, after the charge. For an
         iterative query it is called with the public or released point of the step.
-    beside : tuple of Event
-        Charged together with the event, or refused with it.
+    extra_events : tuple of Event
+        Events that are charged together with ``event``.
     steps : int
-        How often an iterative query is answered; all steps together are the event.
+        Number of steps of an iterative query. The event covers all steps.
     read : callable
-        Turns the released answer into the value of the measurement; post-processing.
+        Turns the released answer into the value of the measurement. This is post-processing.
     radius : callable, optional
-        Returns, for a released answer, the half-width of the error by level; see `Measurement`.
+        Returns, for a released answer, the half-width of the error by level, as in `Measurement`.
     expected_radius : float, optional
         Half-width that is expected to hold the noise of a number with 95 %.
     """
@@ -73,7 +74,7 @@ class Release:
     event: Event
     mechanism: Mechanism
     exact: Callable[..., Any]
-    beside: tuple[Event, ...] = ()
+    extra_events: tuple[Event, ...] = ()
     steps: int = 1
     read: Callable[[Any], Any] = lambda released: released
     radius: Callable[[Any], Radius | None] = lambda released: None  # noqa: ARG005
@@ -100,19 +101,19 @@ class Reservation:
 
     @property
     def event(self) -> Event:
-        """What the part promises, whatever is released from it."""
+        """The event of the part, which holds for all releases from it."""
         capacity = self.cost.event(adjacency=self.adjacency)
         return FilterEvent(capacity=capacity, label=self.label, adjacency=self.adjacency)
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What is publicly known of a measurement in advance.
+    """Public facts about a measurement before it is made.
 
     Attributes
     ----------
     event : Event
-        What it would be charged.
+        The event that the measurement would charge.
     expected_radius : float or None
         Half-width that is expected to hold the noise of a number with 95 %, where it is known.
     """
@@ -122,7 +123,7 @@ class Preview:
 
 
 class PrivateRows(Protocol):
-    """Private rows with public facts. There are three kinds.
+    """Protocol of private rows with public facts. There are three kinds.
 
     * `missdp.session.counted_rows.CountedRows`: rows of codes, of which combinations are counted.
     * `missdp.statistics.table_rows.TableRows`: single rows with imputed cells.
@@ -135,21 +136,21 @@ class PrivateRows(Protocol):
 
     @property
     def facts(self) -> Any:
-        """What is publicly known of the rows."""
+        """Public facts about the rows."""
 
     @property
     def ledger(self) -> str:
-        """The budget in a ledger without which nothing may be read; empty if there is none."""
+        """Name of the ledger budget that must pay for the rows, empty if there is none."""
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """What every answer rests on, by public facts about the rows."""
+        """The conditions of every answer, which follow from public facts about the rows."""
 
     def plan(self, query: Any, mechanism: Any) -> Release:
-        """Return how a query of one of the known types is answered; refuse it by public facts."""
+        """Return the release of a query, or raise an error. Public facts alone decide."""
 
     def changed(self, change: Any, rng: Callable[[], np.random.Generator]) -> PrivateRows:
-        """Return the same rows after a change of one of the known types, one row at a time."""
+        """Return the rows after a change of a registered type, which treats each row by itself."""
 
     def expect(self, queries: Iterable[Any]) -> None:
         """Note which queries may follow."""
@@ -163,9 +164,9 @@ def check_pays(
     Parameters
     ----------
     budget : Filter, Composition or None
-        The budget that is to be charged. None: it is made for the rows later, outside of a ledger.
+        The budget to charge. None: a budget is made for the rows later, outside a ledger.
     ledger : str
-        The budget in a ledger that the schema of the rows names; empty if there is none.
+        The ledger budget that the schema of the rows names, empty if there is none.
     adjacency : {"add-remove", "replace-one"}
         The neighbouring relation under which the sensitivities of the queries are proven.
     name : str
@@ -189,7 +190,7 @@ def check_pays(
 
 
 Charge: TypeAlias = Callable[..., None]
-"""Records events as spent, or refuses them all."""
+"""Function that records events as spent, or raises an error and records none."""
 
 
 @final
@@ -204,14 +205,14 @@ class Session:
         The private rows, with the queries that are proven for them.
     budget : Filter
         Charged before each answer is computed. A replace-one budget takes rows of either adjacency
-        and converts events; an add-remove budget does not pay for replace-one rows.
+        and converts events. An add-remove budget does not pay for replace-one rows.
     noise : NoiseSource
-        Draws the noise.
+        The source of the noise.
     conditions : iterable of Condition
-        What every release rests on, beside what the source of noise states.
+        Conditions of every release, in addition to the conditions of the source of noise.
     limit : callable, optional
-        Called with each event before it is charged; raises to refuse it. A fit is kept within the
-        limits of its parts by it, which the guarantee for the ground truth rests on.
+        Function that gets each event before its charge and may raise an error. It keeps a fit
+        within the limits of its parts, on which the guarantee for the ground truth rests.
     trainings : TrainingPlan, optional
         Trainings of networks that were charged in advance, together with the budget.
 
@@ -221,10 +222,10 @@ class Session:
     >>> from missdp.datasets import yrbss
     >>> from missdp.session import CountedRows, Marginal, Noise, SecureNoise, Session
     >>> from missdp.sources import MemorySource, strategy_named
-    >>> rows = CountedRows.of(MemorySource(yrbss().table()), strategy_named("joint"))
+    >>> rows = CountedRows.from_source(MemorySource(yrbss().table()), strategy_named("joint"))
     >>> session = Session(rows, budget=Filter(1.0), noise=SecureNoise())
     >>> counts = session.measure(Marginal(("gender",)), Noise("laplace", 4.0)).value
-    >>> counts.shape == session.facts.shape(("gender",)), session.left.amount
+    >>> counts.shape == session.facts.shape(("gender",)), session.remaining.amount
     (True, 0.75)
     """
 
@@ -255,13 +256,13 @@ class Session:
 
     @property
     def facts(self) -> Any:
-        """What is publicly known of the rows."""
+        """Public facts about the rows."""
         return self._rows.facts
 
     @property
-    def left(self) -> Cost:
-        """What can still be spent."""
-        return self._filter.left
+    def remaining(self) -> Cost:
+        """The cost that can still be spent."""
+        return self._filter.remaining
 
     @property
     def _filter(self) -> Filter:
@@ -270,21 +271,21 @@ class Session:
         return self._budget
 
     def share(self, part: float) -> Cost:
-        """Return a share, above 0 and at most 1, of what can still be spent."""
-        part = number("a share", part, most=1.0, open_end=True)
-        return replace(self.left, amount=self.left.amount * part)
+        """Return a share, above 0 and at most 1, of the remaining cost."""
+        part = check_number("a share", part, max_value=1.0, exclude_min=True)
+        return replace(self.remaining, amount=self.remaining.amount * part)
 
     def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing; its draws protect nothing."""
+        """Return a generator for post-processing. Its draws give no privacy."""
         return self._noise.generator()
 
     def reserve(self, cost: Cost, *, label: str) -> Session:
         """Set a part of the budget aside at once, and return a session that spends from it.
 
-        Rows, noise and conditions are the same. The cost may be in any measure of privacy that has
-        a bound in that of ``left``: what the new session answers is charged to the part, and costs
-        nothing more here. What the part does not spend is lost. The cost is one under the relation
-        of the budget.
+        Rows, noise and conditions are the same. The cost may be in any privacy measure that has a
+        bound in the measure of ``remaining``. Answers of the new session are charged to the part
+        and cost this session nothing more. An amount that the part does not spend is lost. The cost
+        holds under the adjacency of the budget.
 
         Raises
         ------
@@ -296,29 +297,29 @@ class Session:
     def reserve_each(self, *parts: Reservation) -> tuple[Session, ...]:
         """Set several parts of the budget aside, all or none, and return a session for each.
 
-        Nothing is read. A later query may depend on what an earlier part released, since the cap of
-        each part is fixed now. See `reserve`.
+        Nothing is read. A later query may depend on releases of an earlier part, since the cap of
+        each part is fixed now. `reserve` describes the parts.
 
         Raises
         ------
         BudgetExceededError
             If the parts together do not fit. Nothing is charged.
         """
-        made = []
+        caps = []
         for part in parts:
             delta = 0.0 if part.cost.privacy_measure == "pure" else self._budget.delta
-            made.append(Filter.from_cost(part.cost, delta=delta, adjacency=part.adjacency))
+            caps.append(Filter.from_cost(part.cost, delta=delta, adjacency=part.adjacency))
         labels = [part.label for part in parts]
-        self._filter.reserve_each(made, labels=labels, conditions=self._conditions)
-        return tuple(self._with(budget=part) for part in made)
+        self._filter.reserve_each(caps, labels=labels, conditions=self._conditions)
+        return tuple(self._with(budget=cap) for cap in caps)
 
     def promise(self, *events: Event) -> Guarantee:
-        """Return what some releases promise by themselves, with the conditions of this session.
+        """Return the guarantee of some releases by themselves, with the conditions of this session.
 
         Parameters
         ----------
         events : Event
-            What the releases are charged with, or the caps of their parts.
+            The events of the releases, or the caps of their parts.
         """
         pure = all(map(is_pure, flatten(events)))
         return Guarantee.from_events(
@@ -329,23 +330,23 @@ class Session:
         )
 
     def preview(self, query: Any, mechanism: Any) -> Preview:
-        """Return the price of a query, or refuse it; no row is read, and nothing is charged."""
+        """Return the cost and error of a query, or raise an error. Nothing is read or charged."""
         release = self._rows.plan(query, mechanism)
         return Preview(release.event, release.expected_radius)
 
-    def on(self, change: Any) -> Session:
-        """Return a session on the same rows, each of which was changed by itself.
+    def apply(self, change: Any) -> Session:
+        """Return a session on the rows after a change that treats each row by itself.
 
-        A change has one of a closed set of types, among them the registered row functions. It is
-        frozen and holds public or released values only. Neighbouring tables stay neighbours. Filter
-        and conditions are the same.
+        A change has one of a closed set of types, which includes the registered row functions. It
+        is frozen and has public or released values only. Neighbouring tables stay neighbours.
+        Filter and conditions are the same.
         """
         return self._with(rows=self._rows.changed(change, self.generator))
 
     def expect(self, queries: Iterable[Any]) -> None:
-        """Say which queries may follow, so that few passes over the rows answer them all.
+        """Announce queries that may follow, so that few passes over the rows answer all of them.
 
-        It costs nothing, promises nothing, and computes nothing before the first charge.
+        The call is free, and nothing is computed before the first charge.
         """
         self._rows.expect(queries)
 
@@ -355,10 +356,10 @@ class Session:
         Parameters
         ----------
         query : query
-            Of exactly one of the types that are proven for the rows.
+            A query of one of the types that are proven for the rows. Subclasses are not accepted.
         mechanism : Noise, Selection or Cost, optional
-            The mechanism, of the type that the query takes; or what to spend on noise. None if the
-            query states its own noise.
+            The mechanism, of the type that the query takes, or the cost to spend on noise. None if
+            the query states its noise.
 
         Returns
         -------
@@ -368,20 +369,20 @@ class Session:
         Raises
         ------
         ParameterError
-            If the query is not one of these rows; decided by public facts. Nothing is charged.
+            If the rows do not answer the query, by public facts. Nothing is charged.
         BudgetExceededError
-            If the budget cannot afford it. Nothing is charged, and nothing is computed.
+            If the budget cannot afford the query. Nothing is charged, and nothing is computed.
         DataError
-            If the computation fails. The charge stays.
+            If the computation fails. The charge remains.
         """
         release = self._rows.plan(query, mechanism)
-        events = (release.event, *release.beside)
+        events = (release.event, *release.extra_events)
         released = self._release(self._charge, events, release.mechanism, release.exact)
         value, radius = release.read(released), release.radius(released)
         return Measurement(value, release.mechanism, release.event, radius)
 
     def iterate(self, query: Any, mechanism: Any = None) -> Callable[..., Any]:
-        """Charge for all steps of an iterative query; return what answers them, one by one.
+        """Charge for all steps of an iterative query, and return a function that answers each step.
 
         Parameters
         ----------
@@ -391,11 +392,11 @@ class Session:
         Returns
         -------
         callable
-            Releases the answer of the next step, at the public or released point that it is called
-            with. It raises ParameterError after as many steps as were charged.
+            Function of a public or released point that releases the answer of the next step. It
+            raises ParameterError after as many steps as were charged.
         """
         release = self._rows.plan(query, mechanism)
-        self._charge(release.event, *release.beside)
+        self._charge(release.event, *release.extra_events)
         return self._paid(release.steps, release.event, release.mechanism, release.exact)
 
     def train(self, event: SampledGaussianEvent) -> TrainingRows:
@@ -409,13 +410,13 @@ class Session:
         Returns
         -------
         TrainingRows
-            Rows that the strategy leaves out are not among them. Each step is answered by
-            `_release`, as every measurement is, and ticked off the steps that were charged.
+            Rows that the strategy drops are not included. `_release` answers each step, as it
+            answers every measurement, and each step counts against the charged steps.
 
         Raises
         ------
         ParameterError
-            If the training was not charged, its rows were given out before, or rows are streamed,
+            If the training was not charged, or its rows were returned before. If rows are streamed,
             have weights or belong to units with several rows. Nothing is read.
         """
         self._budget.check_process()
@@ -425,14 +426,15 @@ class Session:
             )
         codes = cache(self._rows.codes_for_training())  # type: ignore[attr-defined]
         self._trainings.take(event)
-        step, mechanism = replace(event, steps=1, required=None, label=""), SampledSum.of(event)
-        # A training hands each step what computes the gradients of the rows that were sampled.
-        return TrainingRows(event, codes, self._paid(event.steps, step, mechanism, operator.call))
+        step = replace(event, steps=1, required=None, label="")
+        # Each step receives a function that computes the gradients of the sampled rows.
+        paid = self._paid(event.steps, step, SampledSum.from_event(event), operator.call)
+        return TrainingRows(event, codes, paid)
 
     def _paid(
         self, steps: int, event: Event, mechanism: Mechanism, exact: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """Return what answers the steps of a release that was charged as a whole."""
+        """Return a function that answers the steps of a release whose total was charged."""
         paid = PaidSteps(steps)
 
         def step(*at: Any) -> Any:
@@ -449,13 +451,13 @@ class Session:
     def _release(
         self, charge: Charge, events: Events, mechanism: Mechanism, exact: Callable[[], Any]
     ) -> Any:
-        """Charge, compute, draw: the only lines from which a number about private rows leaves."""
+        """Charge, compute and draw: the only lines that release a number about private rows."""
         charge(*events)
         with redacted():
             self._budget.check_process()
             numbers = exact()
             self._budget.check_process()
-            noise_is_drawn()
+            mark_noise_drawn()
             return mechanism.draw(numbers, self._noise)
 
     def _with(

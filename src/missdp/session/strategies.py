@@ -1,4 +1,4 @@
-"""Missing-data strategies: which rows are counted, and how their missing cells are counted.
+"""Missing-data strategies: the rows that are counted, and the treatment of their missing cells.
 
 A `Strategy` states public facts: which rows it reads, which attributes these must have observed,
 and whether missing cells are modelled.
@@ -12,30 +12,30 @@ from typing import Literal, TypeAlias
 
 from missdp.errors import ParameterError, did_you_mean
 from missdp.schema import Schema
-from missdp.session.counting import MarginalSource, Rows, offers
+from missdp.session.counting import MarginalSource, Rows, has_method
 from missdp.session.held_rows import HeldSource
 
-GateChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
+RequirementChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """A way to count rows that have missing cells, as the facts that follow from it.
+    """Strategy for counting rows with missing cells, with the public facts that follow from it.
 
     Parameters
     ----------
     name : str
-        What a person types.
+        Name of the strategy, as users write it.
     rows : {"observed", "extended"}
-        Over which rows a clique is counted: those observed on it, or every row with "missing" as
+        Rows over which a clique is counted: the rows observed on it, or every row with "missing" as
         one more level.
     complete_only : bool
         Whether rows with any missing cell are dropped before anything is counted.
     fills : bool
-        Whether missing cells are filled, row by row, before anything is modelled.
+        Whether missing cells are filled, each row by itself, before anything is modelled.
     required_sets : {"none", "schema", "parameters", "data"}
-        Who chose which attributes a row must have observed to be read: nobody, since every row is
-        read; the schema; the parameters of the fit; or what was released before.
+        Source of the attributes that a row must have observed to be read. "none": every row is
+        read. "data": earlier releases choose the attributes.
 
     Examples
     --------
@@ -47,16 +47,16 @@ class Strategy:
     rows: Rows
     complete_only: bool = False
     fills: bool = False
-    required_sets: GateChoice = "none"
+    required_sets: RequirementChoice = "none"
 
     @property
     def models_missingness(self) -> bool:
-        """Whether missing values are modelled, so that samples have missing values, too."""
+        """Whether missing values are modelled, so that samples have missing values."""
         return self.rows == "extended"
 
     @property
     def needs_rows(self) -> bool:
-        """Whether it works on rows: those in memory, or of a source that changes them itself."""
+        """Whether it needs rows in memory, or a source that changes its rows."""
         return self.complete_only or self.fills
 
     def required(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
@@ -71,7 +71,7 @@ class Strategy:
         return not self.required(clique, schema)
 
     def every_row_counts(self, schema: Schema) -> bool:
-        """Whether all cliques have the same total, whatever is missing."""
+        """Whether all cliques have an equal total for every pattern of missing cells."""
         return self.models_missingness or self.complete_only or not schema.nullable
 
     def shape(self, clique: Iterable[str], schema: Schema) -> tuple[int, ...]:
@@ -82,12 +82,12 @@ class Strategy:
     def check(self, source: MarginalSource) -> None:
         """Raise ParameterError if a source cannot be counted by this strategy.
 
-        A strategy that drops rows or fills cells needs the rows in memory, or a source that does so
-        while it streams.
+        A strategy that drops rows or fills cells needs the rows in memory, or a source that drops
+        or fills while it streams.
         """
-        whole = self.complete_only and offers(source, "observed_on")
-        whole |= self.fills and offers(source, "code_blocks")
-        if self.needs_rows and not whole and not isinstance(source, HeldSource):
+        streams = self.complete_only and has_method(source, "observed_on")
+        streams |= self.fills and has_method(source, "code_blocks")
+        if self.needs_rows and not streams and not isinstance(source, HeldSource):
             raise ParameterError(
                 f"missing={self.name!r} needs the rows in memory; read them with Table.read, or "
                 "use 'joint' or 'observed', which count while they stream"
@@ -107,8 +107,8 @@ STRATEGIES = {
 
 
 def strategy_named(name: str) -> Strategy:
-    """Return the strategy that a name stands for."""
+    """Return the strategy of a name."""
     if not isinstance(name, str) or name not in STRATEGIES:
-        near = did_you_mean(name, STRATEGIES)
-        raise ParameterError(f"missing must be one of {list(STRATEGIES)}, not {name!r}{near}")
+        similar = did_you_mean(name, STRATEGIES)
+        raise ParameterError(f"missing must be one of {list(STRATEGIES)}, not {name!r}{similar}")
     return STRATEGIES[name]

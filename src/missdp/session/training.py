@@ -6,13 +6,13 @@ then hands its rows over once, and answers as many steps as were charged.
 
 **Noise on a grid.** A step adds discrete Gaussian noise to a sum that is rounded to a grid of
 cells. It is accounted for as continuous Gaussian noise. Discrete noise with parameter ``sigma``
-cells is continuous noise of variance ``sigma**2 - 4``, rounded at random, up to a factor closer to
-1 than 1e-33 for each number (see the lemma in `missdp.accounting.measures`). The rounding looks at
-the noisy sum alone and not at the sample. So a whole step, the choice of the sample included, is
-post-processing of a step with continuous noise. Rounding the sums of two neighbours to the grid
-moves them apart by at most the square root of the number of parameters, in cells. The noise
-exceeds the charged noise by the factor ``1 + _NOISE_SLACK``. Half of that covers the rounding, and
-the rest is far more than the variance of 4 cells.
+cells is continuous noise of variance ``sigma**2 - 4``, rounded at random. The lemma in
+`missdp.accounting.measures` shows this up to a factor within 1e-33 of 1 for each number. The
+rounding depends on the noisy sum and not on the sample. So a complete step, including the choice of
+the sample, is post-processing of a step with continuous noise. Rounding the sums of two neighbours
+to the grid increases their distance by at most the square root of the number of parameters, in
+cells. The noise exceeds the charged noise by the factor ``1 + _NOISE_SLACK``. Half of that covers
+the rounding, and the rest is far more than the variance of 4 cells.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from typing import NoReturn, Protocol
 import numpy as np
 
 from missdp.accounting import Composition, Event, Filter, SampledGaussianEvent
-from missdp.errors import BudgetExceededError, ParameterError, replacing, whole
+from missdp.errors import BudgetExceededError, ParameterError, check_integer, replacing
 from missdp.session.noise import NoiseSource
 from missdp.types import Floats, Ints
 
 SAMPLING_SLACK = 2.0**-24
-"""By how much the charged sampling rate of a training exceeds the rate of its sampler."""
+"""Charged sampling rate of a training less the rate of its sampler."""
 
 _CELLS = 2.0**38  # cells of the grid in one standard deviation of the noise
 _NOISE_SLACK = 2.0**-13  # relative amount by which the noise exceeds the charged noise
 
 
 class RowGradients(Protocol):
-    """The gradients of all rows at the weights of one step, clipped to norm 1. Private."""
+    """Protocol of the gradients of all rows at one step, each clipped to norm 1. Private."""
 
     def __len__(self) -> int: ...
 
     def sum(self, rows: Ints) -> Floats:
-        """Return the sum over some rows, all parameters in one vector."""
+        """Return the sum over some rows, with all parameters in one vector."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class SampledSum:
     noise_multiplier: float
 
     @classmethod
-    def of(cls, event: SampledGaussianEvent) -> SampledSum:
+    def from_event(cls, event: SampledGaussianEvent) -> SampledSum:
         """Return the mechanism of one step of a training."""
         return cls(event.rate, event.noise_multiplier)
 
     def draw(self, exact: RowGradients, source: NoiseSource) -> Floats:
-        """Return the noisy sum over a fresh sample. An empty sample leaves the noise alone."""
+        """Return the noisy sum over a fresh sample. An empty sample gives noise alone."""
         rate = self.rate if self.rate == 1 else max(0.0, self.rate - SAMPLING_SLACK)
         total = exact.sum(np.flatnonzero(source.coins(rate, len(exact))))
         cell = self.noise_multiplier * (1 + _NOISE_SLACK) / _CELLS
@@ -83,15 +83,15 @@ class SampledSum:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingRows:
-    """The private rows of one training that was charged, for its steps and nothing else.
+    """The private rows of one charged training, for its steps only.
 
     Parameters
     ----------
     event : SampledGaussianEvent
-        The training that was charged.
+        The charged training.
     codes : callable
-        Returns the codes of the rows, an array for each attribute. Private: call it only while a
-        step computes its exact gradients.
+        Function that returns the codes of the rows, an array for each attribute. Private: call it
+        only while a step computes its exact gradients.
     release : callable
         ``release(exact)`` draws the answer of one step by `SampledSum`, with the charged rate and
         noise. ``exact`` returns the ``RowGradients``. It raises ParameterError after as many steps
@@ -104,7 +104,7 @@ class TrainingRows:
 
 
 class PaidSteps:
-    """The steps of a training that was charged as a whole: each is ticked off before it is drawn.
+    """Counter of the steps of a charged training. Each step is counted before it is drawn.
 
     >>> steps = PaidSteps(1)
     >>> steps.charge()
@@ -115,21 +115,21 @@ class PaidSteps:
     """
 
     def __init__(self, steps: int) -> None:
-        self._left, self._lock = whole("steps", steps), threading.Lock()
+        self._remaining, self._lock = check_integer("steps", steps), threading.Lock()
 
     def charge(self, *events: Event) -> None:
-        """Tick one step off, or refuse it; its event was charged as a part of the whole."""
+        """Count one step, or raise an error. Its event was charged with the training."""
         del events
         with self._lock:
-            if self._left < 1:
+            if self._remaining < 1:
                 raise ParameterError(
                     "all steps of this training were answered: no more were charged"
                 )
-            self._left -= 1
+            self._remaining -= 1
 
 
 class TrainingPlan:
-    """Proves all trainings of a fit together with the cap of its other releases, when it is made.
+    """Plan of the trainings of a fit, proven together with the cap of its other releases.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class TrainingPlan:
     events : iterable of SampledGaussianEvent
         The trainings. No two are equal.
     epsilon : float
-        The epsilon of the whole fit, at the delta of ``first``.
+        The epsilon of the complete fit, at the delta of ``first``.
 
     Raises
     ------
@@ -169,7 +169,7 @@ class TrainingPlan:
         self._composition.charge(first.filter())
 
     def take(self, event: SampledGaussianEvent) -> None:
-        """Tick a training off, the first time that its rows are requested.
+        """Mark a training as used when its rows are first requested.
 
         Raises
         ------

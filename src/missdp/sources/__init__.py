@@ -8,14 +8,14 @@
 Rows are changed by `missdp.session.row_kernel` and counted by `missdp.session.counting`.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.session.counting import Clique as Clique
 from missdp.session.counting import Counts as Counts
 from missdp.session.counting import MarginalSource as MarginalSource
 from missdp.session.counting import Reads as Reads
 from missdp.session.counting import Rows as Rows
 from missdp.session.row_weights import RowWeight as RowWeight
-from missdp.session.row_weights import weighing as weighing
+from missdp.session.row_weights import weighted_source as weighted_source
 from missdp.session.strategies import STRATEGIES as STRATEGIES
 from missdp.session.strategies import Strategy as Strategy
 from missdp.session.strategies import strategy_named as strategy_named
@@ -26,4 +26,4 @@ from missdp.sources.opening import is_source as is_source
 from missdp.sources.opening import open_source as open_source
 from missdp.sources.streamed import DuckDBSource as DuckDBSource
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

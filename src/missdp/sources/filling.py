@@ -181,7 +181,7 @@ class MarginallyFilledRow(RowFunction):
         """One for each modelled attribute."""
         return len(self._modelled.schema)
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the rows without missing cells."""
         codes = {}
         for place, attribute in enumerate(self._modelled.schema):
@@ -261,7 +261,7 @@ class CompletedRow(RowFunction):
         numbers = sum(isinstance(a, Numeric) for a in self.schema)
         return DRAWS * len(self.modelled.schema) + numbers + 1
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the rows with their missing cells filled."""
         table = Table.of_block(self.schema, rows)
         found = {name: copy.deepcopy(table.column(name)) for name in table.schema.names}

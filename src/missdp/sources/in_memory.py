@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from missdp.errors import ParameterError
 from missdp.schema import Numeric, Schema
-from missdp.session.counting import MarginalSource, Reads, offers
+from missdp.session.counting import MarginalSource, Reads, has_method
 from missdp.session.held_rows import HeldSource
-from missdp.session.row_weights import weighing
+from missdp.session.row_weights import weighted_source
 from missdp.table import Table
 from missdp.table.row_functions import RecodedRow
 
 
 def recodable(source: MarginalSource) -> frozenset[str]:
     """Return the numeric attributes that a source can put into other bins; a public fact."""
-    if not offers(source, "coded_as"):
+    if not has_method(source, "coded_as"):
         return frozenset()
     names = frozenset(a.name for a in source.schema if isinstance(a, Numeric))
     return names & source.valued if isinstance(source, HeldSource) else names
@@ -31,7 +31,7 @@ def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
         raise ParameterError(
             "this fit needs the rows in memory, and these are streamed; read them with Table.read"
         )
-    return weighing(source) if reads == "weights" else source
+    return weighted_source(source) if reads == "weights" else source
 
 
 class MemorySource(HeldSource):

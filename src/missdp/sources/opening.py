@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from missdp.errors import DataError
 from missdp.schema import Schema
-from missdp.session.counting import MarginalSource, Reads, counted_outside, offers
+from missdp.session.counting import MarginalSource, Reads, has_method, outside_engine
 from missdp.sources.in_memory import MemorySource
 from missdp.sources.streamed import DuckDBSource
 from missdp.table import Table
@@ -46,7 +46,7 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
     MemorySource(smoker)
     """
     source = _open(data, schema, reads)
-    if offers(source, "check"):
+    if has_method(source, "check"):
         source.check()  # type: ignore[attr-defined]
     return source
 
@@ -72,11 +72,11 @@ def is_source(data: Any) -> TypeGuard[MarginalSource]:
 
     Asked of its type: a frame may have columns that are called "schema" and "counts".
     """
-    return offers(data, "counts")
+    return has_method(data, "counts")
 
 
 def counting_engine(data: Any) -> str:
     """Return the public name of what counts ``data`` in place of the kernel; empty if none does."""
     if engine_of(data) is not None:
         return "Spark"
-    return counted_outside(data) if is_source(data) else ""
+    return outside_engine(data) if is_source(data) else ""

@@ -11,7 +11,7 @@
 Estimates that need no private rows, from a released model, are in `missdp.estimate`.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.schema.expressions import parse_where as parse_where
 from missdp.statistics.estimates import Estimate as Estimate
 from missdp.statistics.estimates import LevelEstimates as LevelEstimates
@@ -33,4 +33,4 @@ from missdp.statistics.table_rows import TableRows as TableRows
 from missdp.statistics.table_rows import open_table as open_table
 from missdp.statistics.tasks import Statistic as Statistic
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

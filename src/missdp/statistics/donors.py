@@ -26,7 +26,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from missdp.errors import ParameterError, UnprovenError, number, one_of
+from missdp.errors import ParameterError, UnprovenError, check_choice, check_number
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
 from missdp.statistics.blocks import portions, runs, slices
 from missdp.statistics.imputed_rows import RowView
@@ -123,13 +123,13 @@ def build_metric(
     >>> metric.tables[0][0].tolist()
     [0, 32768, 65536]
     """
-    one_of("metric", metric, get_args(MetricName))
+    check_choice("metric", metric, get_args(MetricName))
     if len(match_on) > _MAX_MATCH or len(group) > _MAX_GROUP:
         raise ParameterError(f"at most {_MAX_MATCH} matching and {_MAX_GROUP} grouping attributes")
     if len(together) > _MAX_GROUP:
         raise ParameterError(f"impute at most {_MAX_GROUP} attributes that may not be applicable")
     for weight in match_on.values():
-        number("a matching weight", weight, most=math.inf, open_end=True)
+        check_number("a matching weight", weight, max_value=math.inf, exclude_min=True)
     heaviest = max(match_on.values(), default=1.0)
     tables = [_with_zeros(FAR, schema[name].extended_size) for name in group]
     tables += [_table(schema[n], w / heaviest, metric) for n, w in match_on.items()]

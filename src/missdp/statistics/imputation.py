@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import ParameterError, SchemaError, names_of, number, one_of
+from missdp.errors import ParameterError, SchemaError, check_choice, check_number, names_of
 from missdp.schema import AnyAttribute, Level, Numeric, Schema
 from missdp.statistics.blocks import slices
 from missdp.statistics.donors import (
@@ -140,7 +140,7 @@ class KNNImputation:
                 f"aggregate or default for attributes not imputed: {sorted(unknown)}"
             )
         for how in self._aggregates().values():
-            one_of("aggregate", how, get_args(Aggregate))
+            check_choice("aggregate", how, get_args(Aggregate))
             if how == "nearest" and self.k > 1:
                 raise ParameterError("aggregate 'nearest' copies one donor. Use k = 1")
 
@@ -202,7 +202,7 @@ class KNNImputation:
         if isinstance(attribute, Numeric):
             value = defaults.get(name, (attribute.lower + attribute.upper) / 2)
             label = f"the default of {name!r}"
-            return number(label, value, least=attribute.lower, most=attribute.upper)
+            return check_number(label, value, min_value=attribute.lower, max_value=attribute.upper)
         level = defaults.get(name, next(iter(attribute.levels), None))
         if level not in attribute.levels:
             raise ParameterError(f"default of {name!r} must be one of its levels")

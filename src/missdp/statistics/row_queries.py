@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError, number, replacing
+from missdp.errors import DataError, ParameterError, check_number, replacing
 from missdp.session.redaction import no_warnings
 from missdp.statistics import imputed_rows
 from missdp.statistics.imputed_rows import ImputedRows, RowView, Ways
@@ -252,7 +252,7 @@ class RowSums(RowQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        number("the bound", self.bound, most=math.inf, open_end=True)
+        check_number("the bound", self.bound, max_value=math.inf, exclude_min=True)
         self._state(
             unit=Fraction(self.bound) / QUANTA,
             row_sensitivity=QUANTA,
@@ -314,7 +314,8 @@ class CustomQuery(RowQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        number("how far a row moves a query", self.sensitivity, least=1, most=math.inf)
+        name = "how far a row moves a query"
+        check_number(name, self.sensitivity, min_value=1, max_value=math.inf)
         self._state(
             shape=tuple(self.shape),
             row_sensitivity=self.sensitivity,

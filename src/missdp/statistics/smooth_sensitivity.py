@@ -71,7 +71,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from missdp.errors import ParameterError, UnprovenError, whole
+from missdp.errors import ParameterError, UnprovenError, check_integer
 from missdp.session.noise import NoiseSource, SeededNoise, Words, os_words, seeded_words
 from missdp.types import Floats
 
@@ -181,8 +181,8 @@ class SmoothNoise:
     def __post_init__(self) -> None:
         if not (0 < self.epsilon < math.inf and self.alpha > 0 and self.beta > 0):
             raise ParameterError("epsilon, alpha and beta must be finite and above 0")
-        whole("dimension", self.dimension)
-        whole("shape", self.shape)
+        check_integer("dimension", self.dimension)
+        check_integer("shape", self.shape)
         if self.shape <= self.dimension:
             raise ParameterError("shape must be above the number of coordinates")
         # The slack covers S rounded up by a factor of at most 1 + 2**-40 and float rounding here.

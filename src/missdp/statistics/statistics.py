@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 from missdp.accounting import Cost, Filter, PureEvent
-from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, number
+from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, check_number
 from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.expressions import parse_names
 from missdp.schema.open_categorical import check_levels_known
@@ -109,7 +109,7 @@ class ImputedStatistics:
     ) -> None:
         if not isinstance(imputation, KNNImputation | None):
             raise ParameterError("imputation must be a KNNImputation or None")
-        number("confidence", confidence, least=0.5, most=1.0, below=True)
+        check_number("confidence", confidence, min_value=0.5, max_value=1.0, exclude_max=True)
         session = open_table(
             table,
             budget=budget,
@@ -325,7 +325,9 @@ def _cost_of(epsilon: float | None, rho: float | None) -> Cost:
     """Return the cost of a question: pure DP ``epsilon``, or zCDP ``rho``."""
     if (epsilon is None) == (rho is None):
         raise ParameterError("give epsilon, or rho, and not both")
-    amount = number("epsilon or rho", epsilon if rho is None else rho, most=1e9, open_end=True)
+    amount = check_number(
+        "epsilon or rho", epsilon if rho is None else rho, max_value=1e9, exclude_min=True
+    )
     return Cost(privacy_measure="zcdp" if rho is not None else "pure", amount=amount)
 
 

@@ -414,14 +414,15 @@ def open_table(
     >>> session = open_table(yrbss().table(), budget=Filter(1.0))
     >>> query = RowCounts(function=female, reads={"gender"}, arguments=(0,), label="female")
     >>> answer = session.measure(query, Cost(privacy_measure="pure", amount=0.5))
-    >>> bool(abs(answer.values[0] - 6600) < 200), session.left.amount
+    >>> bool(abs(answer.values[0] - 6600) < 200), session.remaining.amount
     (True, 0.5)
     """
     rows = TableRows.of(table)
     conditions = [*domain_conditions(table.schema, undeclared), RowFunctionsTested()]
     if may_refuse or any(attribute.refuses for attribute in table.schema):
         conditions.append(RefusalsNotPrivate())
-    return Session(rows, budget=budget, noise=NoiseSource.of(random_state), conditions=conditions)
+    noise = NoiseSource.from_seed(random_state)
+    return Session(rows, budget=budget, noise=noise, conditions=conditions)
 
 
 def smooth_epsilon(cost: Cost) -> float:
@@ -474,4 +475,4 @@ def _plain_noise(query: RowQuery, mechanism: Cost | Noise) -> Noise:
     with replacing(ParameterError, by=ParameterError(little)):
         if mechanism.privacy_measure == "pure":
             return Noise("laplace", scale_for(query.row_sensitivity, mechanism.amount))
-        return Noise.worth(mechanism, sensitivity=query.row_sensitivity)
+        return Noise.from_cost(mechanism, sensitivity=query.row_sensitivity)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from missdp.accounting import Cost, Event, Guarantee, PureEvent
-from missdp.errors import DataError, ParameterError, UnprovenError, one_of
+from missdp.errors import DataError, ParameterError, UnprovenError, check_choice
 from missdp.schema import Numeric, Schema
 from missdp.schema.expressions import parse_where
 from missdp.schema.logic import Predicate
@@ -86,8 +86,8 @@ class Statistic:
     by: str | None = None
 
     def __post_init__(self) -> None:
-        one_of("statistic", self.kind, _OF)
-        one_of("uncertainty", self.uncertainty, get_args(Uncertainty))
+        check_choice("statistic", self.kind, _OF)
+        check_choice("uncertainty", self.uncertainty, get_args(Uncertainty))
         if self.uncertainty == "worst-case" and self.kind not in BOUNDED:
             raise UnprovenError(f"worst-case bounds exist for {', '.join(BOUNDED)} only")
         if self.by and self.kind not in _GROUPED:
@@ -400,8 +400,8 @@ class StatisticTask:
     def _on_imputed(self, session: Session) -> Session:
         """Return a session on the imputed rows, divided into groups if they are separate."""
         if self._change is not None:
-            session = session.on(self._change)
-        return session.on(EachLevel(self.apart)) if self.apart else session
+            session = session.apply(self._change)
+        return session.apply(EachLevel(self.apart)) if self.apart else session
 
     def reserve(self, *parts: PlannedRelease) -> list[PaidRelease]:
         """Reserve the cost of all releases of the answer, before anything is read.

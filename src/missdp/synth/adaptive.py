@@ -18,7 +18,7 @@ from missdp.calibration import selection_epsilon
 from missdp.inference.completion import ModelFacts
 from missdp.inference.marginals import NoisyMarginals, QuickFit, quick_fit
 from missdp.inference.models import PairModel
-from missdp.session import Expected, Marginal, Merged, Misfits, Noise, Selection, Session, Total
+from missdp.session import Expected, LevelMerge, Marginal, Misfits, Noise, Selection, Session, Total
 from missdp.session.scores import MISFIT_SENSITIVITY
 from missdp.synth.family import Family, Learned, Request, budget_of_counts
 from missdp.synth.learn_pairs import PairRelease, fit_pairs, model_facts
@@ -84,17 +84,17 @@ class AdaptiveFit:
     @property
     def remaining(self) -> float:
         """Remaining cost of the rounds, in the measure of the budget."""
-        remaining = self.session.left.amount - self.reserve - _SLACK * self.total.amount
+        remaining = self.session.remaining.amount - self.reserve - _SLACK * self.total.amount
         return max(0.0, remaining)
 
     @property
     def progress(self) -> float:
         """Approximate share of the complete fit that is done, from 0 to 1."""
-        return _START + (_END - _START) * (1 - self.session.left.amount / self.total.amount)
+        return _START + (_END - _START) * (1 - self.session.remaining.amount / self.total.amount)
 
     def noise(self, cost: float) -> Noise:
         """Return the noise of a marginal that has this cost."""
-        return Noise.worth(replace(self.total, amount=cost))
+        return Noise.from_cost(replace(self.total, amount=cost))
 
     def names(self, clique: Clique) -> tuple[str, ...]:
         """Return the names of the attributes at these positions."""
@@ -322,17 +322,17 @@ def _start_rounds(
     marginals: NoisyMarginals,
 ) -> AdaptiveFit:
     """Return a fit that measures marginals of two or more attributes until its budget is spent."""
-    reserve = reserve_cost(plan, selection, marginals, session.left.amount)
+    reserve = reserve_cost(plan, selection, marginals, session.remaining.amount)
     if not reserve:
         masks, std = release_masks(session, plan, marginals)
         # The session held these counts only until their levels were merged.
         names = session.facts.schema.names
         session.expect(Marginal((names[a], names[b])) for a, b in masks)
         marginals = replace(marginals, masks=masks, masks_std=std)
-    merged = session.on(Merged(marginals.groups(session.facts.schema.names)))
+    merged = session.apply(LevelMerge(marginals.groups(session.facts.schema.names)))
     n = int(min(max(_ROWS[0], _ROWS_PER_ROW * marginals.rows), _ROWS[1]))
     facts, rng = _facts(request, marginals), session.generator()
-    remaining = max(0.0, session.left.amount - reserve)
+    remaining = max(0.0, session.remaining.amount - reserve)
     return AdaptiveFit(
         session=merged,
         workload=selection.workload,
@@ -374,7 +374,7 @@ def reserve_cost(
     if len(pairs) > _MAX_PAIRS or not selection.reserve_share or domain <= selection.small_domain:
         return 0.0
     reserve = selection.reserve_share * plan.after(BINS, KINDS).amount
-    noise = Noise.worth(replace(plan.total, amount=reserve / len(pairs)))
+    noise = Noise.from_cost(replace(plan.total, amount=reserve / len(pairs)))
     in_a_cell = marginals.rows * len(cells) / sum(cells)
     pays = in_a_cell >= selection.min_rows * noise.std
     return min(reserve, _MAX_RESERVE_SHARE * remaining) if pays else 0.0

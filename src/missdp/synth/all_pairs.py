@@ -19,7 +19,7 @@ from missdp.errors import ParameterError
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.models import PairModel
 from missdp.schema import Schema
-from missdp.session import Marginal, Merged, Noise, RowProducts, Session
+from missdp.session import LevelMerge, Marginal, Noise, RowProducts, Session
 from missdp.synth.base import Synthesizer
 from missdp.synth.family import Family, Learned, Request, gaussian_budget
 from missdp.synth.impute_first import Imputer, check_imputation
@@ -77,7 +77,7 @@ def check_gaussian(parameters: Any) -> None:
 
 
 def marginal_parts(
-    request: Request[Any], share: float | None, *, max_cells: int = RowProducts.most
+    request: Request[Any], share: float | None, *, max_cells: int = RowProducts.max_numbers
 ) -> list[Part]:
     """Return the public parts of the budget up to the one-way marginals.
 
@@ -127,8 +127,8 @@ def _count_share(request: Request[Any]) -> float:
 def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
     """Return the cost of all pairs: the remaining budget, limited to their part if it has a cap."""
     part = plan.cost(_PAIRS)
-    if plan.limits is None or session.left.amount < part.amount:
-        return session.left
+    if plan.limits is None or session.remaining.amount < part.amount:
+        return session.remaining
     return part
 
 
@@ -213,10 +213,10 @@ def _release_top_up(
     """Release tables of the workload on groups of levels, with the SD of each count."""
     names, tables, stds = session.facts.schema.names, {}, {}
     if workload:
-        session = session.on(Merged(one_way.groups(names)))
+        session = session.apply(LevelMerge(one_way.groups(names)))
         session.expect(Marginal(tuple(names[a] for a in clique)) for clique in workload)
         for clique, cost in zip(workload, plan.costs(TOP_UP), strict=True):
-            noise = Noise.worth(cost)
+            noise = Noise.from_cost(cost)
             counts = session.measure(Marginal(tuple(names[a] for a in clique)), noise).value
             tables[clique], stds[clique] = counts.astype(np.float64), noise.std
     return tables, stds

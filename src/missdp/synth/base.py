@@ -34,7 +34,7 @@ from missdp.errors import (
 )
 from missdp.estimator import Estimator
 from missdp.files import write_atomically
-from missdp.progress import Progress, reported
+from missdp.progress import Progress, progress_callback
 from missdp.schema import Schema
 from missdp.schema.binning import Binning
 from missdp.schema.open_categorical import at_most
@@ -177,7 +177,7 @@ class Synthesizer(Estimator):
                 "the pickle of this model has lost its shared budget. Before another fit, use "
                 "set_params(budget=...), or clone the model for a fit without a shared budget."
             )
-        with reported(self.progress) as progress:
+        with progress_callback(self.progress) as progress:
             fit_synthesizer(self, data, schema, undeclared, progress)
         self._budget_lost = False
         return self

@@ -155,7 +155,7 @@ class Request(Generic[P]):
         """
         plain = not (self.opened or self.unit or self.weight)
         parts = self.family.plan(self)
-        return BudgetPlan(self.budget.left, (*first_parts(self), *parts), amplified=plain)
+        return BudgetPlan(self.budget.remaining, (*first_parts(self), *parts), amplified=plain)
 
     def observed_requirement(self, names: Iterable[str]) -> RequiredAttributes:
         """Return the attributes that a row must have observed to be counted, before filling."""

@@ -41,7 +41,7 @@ from missdp.inference.dyadic import (
 from missdp.schema import Numeric, OpenCategorical, Schema, SurveyWeight, Unit
 from missdp.schema.binning import Binning, BinSource
 from missdp.serialization import Record
-from missdp.session import Kinds, Marginal, Noise, Session, Tree, UnitSums
+from missdp.session import Marginal, MissingKinds, Noise, Session, Tree, UnitSums
 from missdp.session.frequent_values import FrequentValues, OccurringValues
 from missdp.synth.search_grid import MAX_CODES, is_pending
 from missdp.synth.split import BINS, KINDS, BudgetPlan, Part, RequiredAttributes
@@ -123,7 +123,7 @@ def release_bins(
     """
     pending = [a for a in schema if is_pending(a) and a.name in session.facts.schema]
     session.expect(Marginal((name,)) for name in session.facts.schema.names)
-    unit = Noise.worth(session.left).std
+    unit = Noise.from_cost(session.remaining).std
     attributes, hidden = {}, {}
     for a, cost in zip(pending, plan.costs(BINS), strict=True):
         cells = grid[a.name]
@@ -587,7 +587,7 @@ def release_levels(
     """
     each, levels = float_down(exact(failure) / len(attributes)), {}
     for attribute, cost in zip(attributes, plan.costs(OPEN), strict=True):
-        how = FrequentValues(Noise.worth(cost).scale, each, attribute.max_levels)
+        how = FrequentValues(Noise.from_cost(cost).scale, each, attribute.max_levels)
         levels[attribute.name] = tuple(session.measure(OccurringValues(attribute.name), how).value)
     return levels
 
@@ -602,7 +602,7 @@ def release_kinds(session: Session, names: Iterable[str], plan: BudgetPlan) -> d
     Parameters
     ----------
     session : Session
-        Answers `Kinds`.
+        Answers `MissingKinds`.
     names : iterable of str
         Attributes with several kinds of missing values.
     plan : BudgetPlan
@@ -616,7 +616,7 @@ def release_kinds(session: Session, names: Iterable[str], plan: BudgetPlan) -> d
     """
     shares: dict[str, Floats] = {}
     for name in names if KINDS in plan else ():
-        counts = session.measure(Kinds(name), plan.noise(KINDS)).values.clip(min=0.0)
+        counts = session.measure(MissingKinds(name), plan.noise(KINDS)).values.clip(min=0.0)
         plain = np.eye(1, len(counts))[0]
         shares[name] = counts / counts.sum() if counts.sum() > 0 else plain
     return shares

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from missdp.accounting import FilterEvent, Guarantee, WeightsOfRows
 from missdp.accounting.events import ROW
-from missdp.accounting.unit_costs import counted_as_one
+from missdp.accounting.unit_costs import unit_counts_once
 from missdp.errors import DataError, replacing
 from missdp.inference.model import Draws
 from missdp.schema import Binning, OpenCategorical, Schema, Unit
@@ -131,7 +131,7 @@ class Fitted(Record):
         guarantee, unit = self.guarantee, None
         if guarantee.unit != ROW:
             unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
-            unit = replace(unit, counts_as="one") if counted_as_one(guarantee.events) else unit
+            unit = replace(unit, counts_as="one") if unit_counts_once(guarantee.events) else unit
         return replace(schema, unit=unit, weight=None if self.size is None else self.size.weight)
 
     def schema_of_release(self) -> Schema:
@@ -172,7 +172,7 @@ class Fitted(Record):
         Limits are stated only with a filter.
         """
         guarantee = self.guarantee
-        as_one = guarantee.max_rows == 1 or counted_as_one(guarantee.events)
+        as_one = guarantee.max_rows == 1 or unit_counts_once(guarantee.events)
         filtered = self.limits is None or isinstance(guarantee.events[0], FilterEvent)
         return filtered and (self.size is None) == (as_one and not self.is_weighted)
 

@@ -32,8 +32,8 @@ from missdp.schema.layout import STEPS
 from missdp.schema.open_categorical import at_most, open_attributes, with_levels
 from missdp.schema.schema import check_schema
 from missdp.schema.undeclared import domain_conditions
-from missdp.session import CountedRows, Recoded, Session, Total
-from missdp.session.counting import offers
+from missdp.session import CountedRows, Recoding, Session, Total
+from missdp.session.counting import has_method
 from missdp.session.fit import FitPlan, OpenSession
 from missdp.session.fit import fit as fit_in_order
 from missdp.session.frequent_values import OpenRows
@@ -252,12 +252,12 @@ class _Fitting:
         """Return a session on the rows, in declared bins or in bins that are released here."""
         request, source, limit = self.request, self._source, limit_of(self._budget_plan.limits)
         schema, self._tails = request.schema, dict[str, Floats]()
-        if offers(source, "paid_by"):
+        if has_method(source, "paid_by"):
             source = source.paid_by(self._fit_plan.cap)  # type: ignore[attr-defined]
         pending = any(map(is_pending, schema))
         if pending or (schema is not source.schema and recodable(source)):
             source = source.coded_as(self._grid if pending else schema)  # type: ignore[attr-defined]
-        rows = CountedRows.of(
+        rows = CountedRows.from_source(
             source, request.strategy, declared_rows=self._rows, unit_sums=self._sums
         )
         session = open_session(rows, limit)
@@ -272,7 +272,7 @@ class _Fitting:
             if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
         }
         fine = with_fine_bins(schema)
-        return session.on(Recoded(schema, cells, None if fine is schema else fine))
+        return session.apply(Recoding(schema, cells, None if fine is schema else fine))
 
     # State
 

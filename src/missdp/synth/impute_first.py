@@ -87,15 +87,15 @@ def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Se
     declared = session.facts.modelled.whole
     if imputer == "random" or not nullable:
         public = {a.name: np.ones(a.size) for a in nullable}
-        return session.on(MarginallyFilledRow(declared, public))
-    noise = Noise.worth(replace(cost, amount=cost.amount / len(nullable)))
+        return session.apply(MarginallyFilledRow(declared, public))
+    noise = Noise.from_cost(replace(cost, amount=cost.amount / len(nullable)))
     session.expect(Marginal((a.name,)) for a in nullable)
     distributions = {}
     for attribute in nullable:
         released = session.measure(Marginal((attribute.name,)), noise).value
         marginal = project_to_simplex(released / max(1.0, float(released.sum())))
         distributions[attribute.name] = _cell_distribution(imputer, attribute, marginal)
-    return session.on(MarginallyFilledRow(declared, distributions))
+    return session.apply(MarginallyFilledRow(declared, distributions))
 
 
 def _cell_distribution(imputer: Imputer, attribute: AnyAttribute, marginal: Floats) -> Floats:

@@ -49,8 +49,8 @@ from missdp.schema.modelled import Modelled
 from missdp.serialization import Record
 from missdp.session import (
     FineCodes,
+    LevelMerge,
     Marginal,
-    Merged,
     Noise,
     Products,
     RowProducts,
@@ -246,18 +246,18 @@ def release_pairs(
     PairRelease
         The marginals, the noisy sums and the measured query. A single attribute has no sums.
     """
-    cost = cost or session.left
+    cost = cost or session.remaining
     names = session.facts.schema.names
     groups = marginals.groups(names)
     if len(names) == 1:
         return PairRelease(marginals)
-    used = tuple(numbers) if session.facts.has_finer_codes and any(numbers) else ()
+    used = tuple(numbers) if session.facts.has_fine_codes and any(numbers) else ()
     plan = _plan_products(names, marginals, cost, clip=clip, numbers=used)
     if used:
-        session = session.on(FineCodes())
+        session = session.apply(FineCodes())
         fine = zip(session.facts.schema, used, strict=True)
         groups |= {n.name: np.arange(n.size) for n, number in fine if number is not None}
-    released = session.on(Merged(groups)).measure(plan, cost).value
+    released = session.apply(LevelMerge(groups)).measure(plan, cost).value
     return PairRelease(marginals, released, plan, used)
 
 
@@ -442,7 +442,9 @@ class PairRelease(Record):
         assert self.products is not None
         names = list(self.products.blocks)
         extra_features = {names.index(n): t for n, t in self.products.extra_blocks.items()}
-        return RowVectors(list(self.products.blocks.values()), self.plan.alone, extra_features)
+        return RowVectors(
+            list(self.products.blocks.values()), self.plan.first_order_weight, extra_features
+        )
 
     def tables(
         self,

@@ -88,7 +88,7 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     ('all-pairs', 'aim')
     """
     cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
-    held = len(schema) <= _MANY_ATTRIBUTES and cells <= RowProducts.most
+    held = len(schema) <= _MANY_ATTRIBUTES and cells <= RowProducts.max_numbers
     return "all-pairs" if held and delta != 0 else "aim"
 
 

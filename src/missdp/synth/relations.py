@@ -39,12 +39,12 @@ def noise_of_relations(synthesizer: Synthesizer) -> PairNoise:
     if isinstance(fitted.tables, PairRelease):
         return PairNoise.of_tables(fitted.tables.initial_tables())
     like = Request(type(synthesizer)(**fitted.parameters), fitted.with_unit(fitted.schema))
-    remaining, columns = like.budget.left, [*fitted.modelled.schema]
+    remaining, columns = like.budget.remaining, [*fitted.modelled.schema]
     if like.trainings:  # the budget is that of the first part only
-        remaining = Cost.worth("gdp", float(like.parameters.epsilon), like.delta_to_spend)
+        remaining = Cost.from_epsilon("gdp", float(like.parameters.epsilon), like.delta_to_spend)
     counts, std = max(1, len(columns) - 1), _HIDES_ALL
     with suppress(ParameterError):  # raised if the noise is larger than can be drawn
-        std = Noise.worth(replace(remaining, amount=remaining.amount / counts)).std
+        std = Noise.from_cost(replace(remaining, amount=remaining.amount / counts)).std
     shapes = combinations([attribute.extended_size for attribute in columns], 2)
     return PairNoise.of_counts(shapes, std, fitted.counted_rows)
 

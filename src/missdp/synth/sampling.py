@@ -38,7 +38,7 @@ from missdp.table import Table
 from missdp.table.encode import Column
 from missdp.table.follow import Rows
 from missdp.table.memory import batch_capacity
-from missdp.threads import in_order
+from missdp.threads import map_in_order
 from missdp.types import Flags, Floats, FrameKind, Ints
 
 Codes = dict[str, Ints]
@@ -98,7 +98,7 @@ def drawn_in_blocks(
     if (_JOBS + 2) * _BYTES_PER_CELL * columns * sizes[0] > batch_capacity():
         yield from (draw(*block) for block in blocks)
         return
-    yield from in_order(lambda block: draw(*block), blocks, n_jobs=_JOBS)
+    yield from map_in_order(lambda block: draw(*block), blocks, n_jobs=_JOBS)
 
 
 def restore_rows(

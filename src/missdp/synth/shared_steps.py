@@ -12,7 +12,7 @@ import numpy as np
 from missdp.errors import ParameterError
 from missdp.inference.conditional_models import Pair
 from missdp.inference.marginals import NoisyMarginals
-from missdp.session import Marginal, Merged, Noise, Session, Total
+from missdp.session import LevelMerge, Marginal, Noise, Session, Total
 from missdp.synth.family import Codes, Request
 from missdp.synth.fitted import Fitted
 from missdp.synth.impute_first import IMPUTATION, imputation_parts, impute
@@ -173,7 +173,7 @@ def release_masks(
         return {}, 0.0
     cost = plan.cost(MASKS)
     try:
-        noise = Noise.worth(replace(cost, amount=cost.amount / len(pairs)))
+        noise = Noise.from_cost(replace(cost, amount=cost.amount / len(pairs)))
     except ParameterError:  # the noise is larger than can be drawn
         return {}, 0.0
     if noise.std > _MAX_NOISE * one_way.rows:
@@ -181,7 +181,7 @@ def release_masks(
     named = {pair: Marginal(tuple(schema.names[a] for a in pair)) for pair in pairs}
     session.expect(named.values())
     # Merging all levels leaves few cells with large counts.
-    bare = session.on(Merged({a.name: np.zeros(a.size, dtype=np.int64) for a in schema}))
+    bare = session.apply(LevelMerge({a.name: np.zeros(a.size, dtype=np.int64) for a in schema}))
     return {p: bare.measure(m, noise).value.astype(np.float64) for p, m in named.items()}, noise.std
 
 

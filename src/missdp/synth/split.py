@@ -333,7 +333,7 @@ class BudgetPlan:
         if name not in self:
             names = ", ".join(repr(part.name) for part in self.parts)
             raise ParameterError(f"the budget plan has no part {name!r}. Its parts are {names}.")
-        return Noise.worth(self.costs(name)[0])
+        return Noise.from_cost(self.costs(name)[0])
 
     def check(self, *, steps: int = 1) -> None:
         """Raise ParameterError, before any charge, for a part that no noise can be drawn for."""
@@ -426,7 +426,7 @@ class BudgetPlan:
 def _check(part: Part, cost: Cost, steps: int) -> None:
     if part.kind == "counts":
         # Raises an error if the noise is larger than can be drawn.
-        replace(Noise.worth(cost), steps=steps)
+        replace(Noise.from_cost(cost), steps=steps)
     elif part.kind == "selections":
         epsilon = selection_epsilon(cost)
         check_scale(part.name, _SELECTED / epsilon if epsilon else math.inf)
@@ -436,7 +436,7 @@ def _costs_less(total: Cost, *amounts: float) -> bool:
     """Return whether the noise of counts costs clearly less: costs in Gaussian DP have gaps."""
 
     def cost(amount: float) -> Fraction:
-        sigma = Noise.worth(replace(total, amount=amount)).scale
+        sigma = Noise.from_cost(replace(total, amount=amount)).scale
         return total.price(GaussianEvent(sensitivity=1, sigma=sigma))
 
     if total.privacy_measure == "pure":

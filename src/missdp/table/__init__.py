@@ -10,7 +10,7 @@
 import importlib
 import typing
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.table.decode import MissingForm as MissingForm
 from missdp.table.decode import Values as Values
 from missdp.table.decode import check_missing_form as check_missing_form
@@ -25,7 +25,7 @@ if typing.TYPE_CHECKING:
     from missdp.table.draft import draft_schema as draft_schema
 
 _DRAFTS = ("Draft", "draft_columns", "draft_schema")
-__all__ = [*exported(globals()), *_DRAFTS]
+__all__ = [*exported_names(globals()), *_DRAFTS]
 
 
 def __getattr__(name: str) -> typing.Any:

@@ -26,7 +26,7 @@ from missdp.table.encode import Encoder
 from missdp.table.follow import follow_rules
 from missdp.table.rows import Rows
 from missdp.table.units import survey_shares
-from missdp.threads import in_order
+from missdp.threads import map_in_order
 from missdp.types import Floats
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class CodedRow(RowFunction):
     def _encoders(self) -> dict[str, Encoder]:
         return {name: Encoder(self.schema[name], self.schema.file) for name in self.read}
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return codes and numbers; a cell that cannot be read becomes a public code.
 
         Raises
@@ -98,7 +98,7 @@ class CodedRow(RowFunction):
             cells = dict(zip(self.read, batch.columns, strict=True))
             return then(map_rows(self, cells, batch.num_rows), batch.num_rows)
 
-        yield from in_order(coded, rows.batches(self.read), n_jobs=n_jobs)
+        yield from map_in_order(coded, rows.batches(self.read), n_jobs=n_jobs)
 
 
 @row_function
@@ -122,7 +122,7 @@ class WeightedRow(RowFunction):
         """One column of whole numbers of steps, of which a row counts at most `STEPS`."""
         return {self.weight.column: Range(np.dtype(np.int64), 0, STEPS)}
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the amount that each row counts."""
         del uniforms
         name = self.weight.column
@@ -174,7 +174,7 @@ class RecodedRow(RowFunction):
         """The codes of all attributes, and the numbers of some."""
         return column_ranges(self.to, self.valued)
 
-    def of_rows(self, rows: Block, uniforms: Floats) -> Block:
+    def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the row's codes in other bins; numbers and missing cells stay."""
         del uniforms
         found = dict(rows)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from missdp.errors import MissDPError, OutputError, replacing
-from missdp.files import atomic_path, refusal
+from missdp.files import atomic_path, write_error
 from missdp.schema import Date, Numeric, Schema
 from missdp.schema.layout import PLAIN
 from missdp.table.decode import MissingForm, Values, decode
@@ -183,7 +183,7 @@ def _refusal(path: Path, schema: Schema | None, error: BaseException) -> MissDPE
             f"{schema.file.encoding!r}. State another encoding in the table [file] of the schema, "
             "or write Parquet"
         )
-    return refusal(path, error)
+    return write_error(path, error)
 
 
 def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) -> tuple[Any, Any]:

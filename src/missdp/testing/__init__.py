@@ -4,7 +4,7 @@
 called by itself too. All tables are examples: never run the checks on private rows.
 """
 
-from missdp.exports import exported
+from missdp.exports import exported_names
 from missdp.testing import pricing_mechanisms as _pricing_mechanisms  # noqa: F401 - registers
 from missdp.testing.claims import Audit as Audit
 from missdp.testing.claims import Claim as Claim
@@ -31,4 +31,4 @@ from missdp.testing.undercharges import UnknownMechanismError as UnknownMechanis
 from missdp.testing.undercharges import log_ratio as log_ratio
 from missdp.testing.undercharges import undercharges as undercharges
 
-__all__ = exported(globals())
+__all__ = exported_names(globals())

@@ -33,8 +33,8 @@ from missdp.accounting import (
     flatten,
     releases,
 )
-from missdp.accounting.measures import gdp_cost, is_pure, proven, pure_epsilon
-from missdp.errors import UnprovenError, number
+from missdp.accounting.measures import gdp_cost, has_bound, is_pure, pure_epsilon
+from missdp.errors import UnprovenError, check_number
 from missdp.profiles import delta_of
 from missdp.serialization import Record
 from missdp.synth import Synthesizer
@@ -198,7 +198,7 @@ def mu_of(event: Event) -> float:
         return _discrete_gaussian_mu(event.sigma)
     if isinstance(event, SampledGaussianEvent) and event.rate == 1:  # on a fine grid
         return math.sqrt(event.steps) / event.noise_multiplier
-    return math.sqrt(gdp_cost(event)) if proven(gdp_cost, event) else math.inf
+    return math.sqrt(gdp_cost(event)) if has_bound(gdp_cost, event) else math.inf
 
 
 @functools.cache
@@ -558,6 +558,6 @@ def _audit_epsilon(delta: float) -> float:
 
 
 def _check(trials: int, confidence: float, scale: float) -> None:
-    number("trials of an audit", trials, least=20)
-    number("confidence", confidence, most=1 - 1e-12, open_end=True)
-    number("scale", scale, open_end=True)
+    check_number("trials of an audit", trials, min_value=20)
+    check_number("confidence", confidence, max_value=1 - 1e-12, exclude_min=True)
+    check_number("scale", scale, exclude_min=True)

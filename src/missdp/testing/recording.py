@@ -34,7 +34,7 @@ from missdp.types import Floats, Ints
 
 UNANSWERED = (
     "nothing was answered: open the session, or fit the model, inside the function. Let the "
-    "session have its noise from NoiseSource.of"
+    "session have its noise from NoiseSource.from_seed"
 )
 _CHOOSE = "Choose what to ask, and with how much noise, from public facts and released values only"
 _GRADIENT_TOLERANCE = 1e-10  # rounding of a sum of gradients per row, in clip norms
@@ -128,7 +128,7 @@ class _Recorded:
 
 _REPLACED: tuple[tuple[type, str], ...] = (
     (Session, "_release"),
-    (NoiseSource, "of"),
+    (NoiseSource, "from_seed"),
 )
 """The functions that are replaced: a session's charge, computation and draw, and its source."""
 
