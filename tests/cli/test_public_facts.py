@@ -307,8 +307,10 @@ def test_synthesize_weighs_rows_and_evaluate_knows(at, ok, told):
 
 
 def test_evaluate_chooses_the_rows_of_a_unit_once(at, told, monkeypatch):
-    chosen, drawn = units.chosen, []
-    monkeypatch.setattr(units, "chosen", lambda *one: drawn.append(one) or chosen(*one))
+    chosen, drawn = units.sample_rows_per_unit, []
+    monkeypatch.setattr(
+        units, "sample_rows_per_unit", lambda *one: drawn.append(one) or chosen(*one)
+    )
     told(f"evaluate {at}/houses.csv {at}/plain.csv --schema {at}/house.toml")
     assert len(drawn) == 1
 

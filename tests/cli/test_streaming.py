@@ -123,7 +123,7 @@ def test_rows_are_the_same_in_blocks_and_at_once_and_within_the_limit(
     parts = list(model.sample_blocks(1050, random_state=5))
     assert [len(p) for p in parts] == [96] * 5 + [95] * 6
     assert parts[0].to_arrow() != parts[1].to_arrow()  # from generators of their own
-    assert Table.joined(parts).to_arrow() == at_once.to_arrow()
+    assert Table.concatenate(parts).to_arrow() == at_once.to_arrow()
     for name in ("threads.csv", "more.parquet"):
         ok(f"{sample} {name}")
         assert Table.read(name, SCHEMA).to_arrow() == at_once.to_arrow()

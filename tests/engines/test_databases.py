@@ -26,7 +26,7 @@ from missdp.errors import (
 )
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import draft_columns
-from missdp.table.cells import distinct, in_arrow
+from missdp.table.cells import to_arrow_array, unique_values
 from refusing import refuses
 from testing.source_checks import check_source
 
@@ -210,7 +210,7 @@ DAY, LATER = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)
 )
 def test_what_a_cell_is_does_not_depend_on_those_beside_it(cells):
     def read(cells):
-        found, places = distinct(in_arrow(cells))
+        found, places = unique_values(to_arrow_array(cells))
         return [repr(found[place]) for place in places]
 
     for order in (cells, cells[::-1]):

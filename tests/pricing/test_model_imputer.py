@@ -187,7 +187,7 @@ def test_holes_that_were_filled_amplify_nothing(missing):
     rows = Table.from_codes(schema, {"a": np.full(2000, 2), "b": full})
     filled = DPImputer(model=model, random_state=0).transform(rows)
     assert (filled.codes("a") == full).mean() > 0.9  # what a gate of a would keep back
-    assert filled.schema.rule_set.filled == {"a", "b"}
+    assert filled.schema.rule_set.rule_filled == {"a", "b"}
     assert same(DPImputer(model=model, random_state=1).fit(filled).transform(filled), filled)
     seldom = MissingCompletelyAtRandom({"a": 0.01, "b": 0.01})
     found = PrivBayes(epsilon=1.0, missing=missing).fit(filled).ground_truth_guarantee(seldom)
@@ -213,7 +213,7 @@ def test_what_a_row_becomes_depends_on_it_and_its_place_alone(seed, n, filling):
     assert same(imputer.transform(more).take(rest), found)
     order = np.insert(rng.permutation(np.delete(rest, place)), place, place)
     assert same(imputer.transform(rows.take(order)).take([place]), found.take([place]))
-    mixed = Table.joined(
+    mixed = Table.concatenate(
         [others.take(rest[:place]), rows.take([place]), others.take(rest[place + 1 :])]
     )
     assert same(imputer.transform(mixed).take([place]), found.take([place]))
@@ -223,7 +223,7 @@ def test_rows_beyond_a_block_are_filled_as_others_are():
     n = ROWS_AT_ONCE + 100
     rows, first = Table.read(holey(n), SCHEMA), np.arange(100)
     found, late = IMPUTER.transform(rows), ROWS_AT_ONCE + first
-    other = Table.joined([Table.read(holey(ROWS_AT_ONCE, seed=9), SCHEMA), rows.take(late)])
+    other = Table.concatenate([Table.read(holey(ROWS_AT_ONCE, seed=9), SCHEMA), rows.take(late)])
     assert same(IMPUTER.transform(other).take(late), found.take(late))
     assert not found.incomplete_rows().any()
     assert not same(found.take(first), found.take(late))

@@ -244,8 +244,8 @@ def test_what_cannot_be_computed_back_is_refused():
 
 
 def test_no_gate_claims_that_one_date_was_observed_because_either_was():
-    assert "in or out" in SCHEMA.rule_set.filled
-    assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
+    assert "in or out" in SCHEMA.rule_set.rule_filled
+    assert all(a.imputed_before for a in SCHEMA.subset(("in or out", "stay")))
 
 
 MOMENT = DateTime(name="in", lower="2020-01-01", upper="2020-02-01", timezone="UTC")

@@ -96,7 +96,7 @@ def test_evaluation_sees_spikes_in_finer_bins(facts):
 def test_a_bin_reaches_no_spike_at_its_ends(integer):
     cuts = {"bins": 2, "integer": integer, "spikes": (0, 1, 10, 15, 20)}
     income = Numeric(name="i", lower=0, upper=20, **cuts)
-    least, greatest = income.reach
+    least, greatest = income.code_ranges
     for code in range(income.size):
         values = income.decode(np.full(500, code), np.linspace(0, 1, 500, endpoint=False))
         assert least[code] <= values.min()
@@ -148,7 +148,7 @@ def test_cells_of_a_grid_are_in_order_and_values_stay_in_their_cell(attribute, s
     assert (np.diff(codes) >= 0).all()
     again = grid.decode(codes, np.random.default_rng(seed).random(len(codes)))
     assert np.array_equal(grid.encode_values(again), codes)
-    least, greatest = grid.reach
+    least, greatest = grid.code_ranges
     assert (least[codes] <= values).all()
     assert (values <= greatest[codes]).all()
 
@@ -175,7 +175,7 @@ def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, see
     if attribute.integer:
         assert np.array_equal(np.rint(values), values)
     # What a cell of the grid is coded as does not depend on which of its values is looked at.
-    least, greatest = grid.reach
+    least, greatest = grid.code_ranges
     assert np.array_equal(found.encode_values(least), found.encode_values(greatest))
 
 

@@ -55,7 +55,7 @@ def dead(given, ruled):
 def is_exact(rule, given):
     """Whether every code of the rule's attributes stands for one value."""
     read = [a for a in given if a.name in rule.about({a.name: a for a in given})]
-    return all((a.reach[0] == a.reach[1]).all() for a in read if isinstance(a, Numeric))
+    return all((a.code_ranges[0] == a.code_ranges[1]).all() for a in read if isinstance(a, Numeric))
 
 
 def read(given, rules):
@@ -86,7 +86,7 @@ def test_levels_that_one_rule_forbids_are_refused_and_no_others(book):
     for values in itertools.product(*cells):
         row = dict(zip(schema.names, values, strict=True))
         if all(obeys(row) for _, obeys in ruled):
-            for names, impossible in schema.rule_set.impossible.items():
+            for names, impossible in schema.rule_set.impossible_cells.items():
                 assert not impossible[tuple(code_of(schema[n], row[n]) for n in names)]
 
 
@@ -239,7 +239,7 @@ def test_a_rule_about_many_attributes_with_one_level_is_read():
     many = tuple(Categorical(name=name, levels=("x", "y")) for name in names[:1])
     many += tuple(Categorical(name=name, levels=("x",)) for name in names[1:])
     rule = Never(" and ".join(f"{name} = 'x'" for name in names))
-    assert Schema(many, (rule,)).rule_set.impossible == {}
+    assert Schema(many, (rule,)).rule_set.impossible_cells == {}
 
 
 def test_rehearsal_counts_rows_that_obey_rules():

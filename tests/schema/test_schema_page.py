@@ -31,7 +31,7 @@ from missdp.schema.layout import TOP_LEVEL
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "schema.md").read_text(encoding="utf-8")
 EXAMPLE = re.search(r"^## A complete example\n.*?^```toml\n(.*?)^```", PAGE, re.M | re.S)[1]
 # Fields that no file states: made by missdp, or fixed by the kind.
-MADE = {"settled", "resolution"}
+MADE = {"imputed_before", "resolution"}
 UNSTATED = {
     Categorical: MADE,
     Ordinal: MADE,

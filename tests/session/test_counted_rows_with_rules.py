@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.accounting import Filter
 from missdp.schema import Always
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import CountedRows, Kinds, Marginal, Noise, Session
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.synth.noisy_counts import row_count
@@ -18,7 +18,7 @@ from missdp.testing import RULED, RecordingNoise, ReplayedNoise
 from missdp.testing.made_up import _appended, _read_again
 from session.fillings import filling
 
-MODELLED = Modelled(RULED)
+MODELLED = ModelView(RULED)
 cells = st.tuples(*(st.integers(0, a.extended_size - 1) for a in RULED))
 tables = st.lists(cells, max_size=10)
 

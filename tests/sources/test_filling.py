@@ -25,7 +25,7 @@ from missdp.engines import duckdb_rows
 from missdp.errors import DataError, ParameterError
 from missdp.inference.conditionals import fit_conditionals
 from missdp.schema import NotApplicable
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import CountedRows
 from missdp.session.filled_rows import CodeStore
 from missdp.session.modelled_rows import modelled_source
@@ -91,7 +91,7 @@ JOBS = Schema(
 
 def test_what_is_not_applicable_is_so_where_rules_say_and_nowhere_else():
     rng = np.random.default_rng(0)
-    n, modelled = 4000, Modelled(JOBS)
+    n, modelled = 4000, ModelView(JOBS)
     work, old = rng.integers(0, 2, (2, n))
     applies = (work == 1) & (old == 1)
     hours = np.where(applies, rng.random(n) < 0.7, 2).astype(np.int64)
@@ -181,7 +181,7 @@ def assert_same(one, two):
 @pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
 @pytest.mark.parametrize("rows", ["observed", "extended"])
 def testcomplete_rows_are_those_of_memory(places, schema, rows):
-    modelled = Modelled(schema)
+    modelled = ModelView(schema)
     held = complete_rows(
         modelled_source(MemorySource(Table.read(places[schema], schema)), modelled)
     )
@@ -193,17 +193,17 @@ def testcomplete_rows_are_those_of_memory(places, schema, rows):
 
 
 def laws(schema):
-    plain = Modelled(schema).schema
+    plain = ModelView(schema).schema
     found = {}
     for place, name in enumerate(plain.names):
         law = np.arange(1.0, plain[name].size + 1) + place
-        found[name] = Modelled(schema).without_absent(name, law / law.sum())
+        found[name] = ModelView(schema).without_not_applicable(name, law / law.sum())
     return found
 
 
 @pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
 def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema):
-    modelled = Modelled(schema)
+    modelled = ModelView(schema)
     source = DuckDBSource(places[schema], schema)
     with memory_limit("1GB"):
         store = filled(source, MarginallyFilledRow(schema, laws(schema)), 0)

@@ -41,7 +41,7 @@ from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, Rows, Ways
 from missdp.statistics.row_queries import QUANTA, frozen
 from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
 from missdp.statistics.table_rows import ChosenRows, smooth_epsilon
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.testing import RecordingNoise, log_ratio
 from refusing import refuses
 from session.recorded import strange
@@ -169,7 +169,7 @@ def test_what_a_donee_moves_has_room_for_rounding_at_both_ends():
     codes = {"age": [0], "sex": [0], "income": SCHEMA["income"].encode_values(np.ones(1))}
     known = Table.from_codes(SCHEMA, codes)
     columns = {name: known.column(name) for name in SCHEMA.names}
-    columns["income"] = Column(known.codes("income"), np.ones(1))
+    columns["income"] = CodedColumn(known.codes("income"), np.ones(1))
     one, ask = Table(SCHEMA, columns), {"function": incomes, "reads": {"income"}, "bound": 1.0}
     before, after = (
         RowSums(given=(units / QUANTA,), change=1 / QUANTA, **ask) for units in (0.5, 1.5)

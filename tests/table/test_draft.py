@@ -24,7 +24,7 @@ from missdp import AllPairs, Categorical, Numeric, OpenCategorical, Schema, Tabl
 from missdp.cli.main import main
 from missdp.errors import DataError
 from missdp.schema.attributes import KINDS, read_number
-from missdp.schema.open_categorical import at_most
+from missdp.schema.open_categorical import with_max_levels
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.table import distinct_cells, draft_columns, draft_schema
 from missdp.table.number_styles import number_style
@@ -58,8 +58,8 @@ def read_by_its_draft(data, folder):
     assert all(attribute["undeclared"] for attribute in document["attribute"])
     schema = Schema.from_dict(document)
     of_file = ["[file]"] * bool(schema.file.undeclared)
-    assert {*schema.undeclared} == {*schema.names, *schema.unread, *of_file}
-    Table.read(data, at_most(schema))
+    assert {*schema.undeclared} == {*schema.names, *schema.ignored_columns, *of_file}
+    Table.read(data, with_max_levels(schema))
 
 
 words = ["7", "007", "1.0", "a", " a", "", " ", "?", "NA", "NaN", "nan", "inf", "-Inf", "Refused"]

@@ -139,8 +139,10 @@ def test_clamping_makes_no_number_of_a_code_and_no_kind_of_garbage():
 
 
 def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch):
-    seen, found = [], reading.distinct
-    monkeypatch.setattr(reading, "distinct", lambda chunk: seen.append(len(chunk)) or found(chunk))
+    seen, found = [], reading.unique_values
+    monkeypatch.setattr(
+        reading, "unique_values", lambda chunk: seen.append(len(chunk)) or found(chunk)
+    )
     Encoder(PAY).encode(pa.array([f"{i / 100}" for i in range(9000)] + [".R"] * 3))
     Encoder(PAY).encode(pa.array(np.arange(9000.0)))
     assert seen == [3]

@@ -12,7 +12,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import SchemaError
 from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.sources import DuckDBSource, MemorySource
-from missdp.table.follow import completed_cells
+from missdp.table.follow import cells_by_name
 from schema.rule_books import books, domain
 
 # Random rules may leave hardly any row, which is warned of.
@@ -75,13 +75,13 @@ def cells_of(table):
 def check_settled(table):
     """No row surely breaks a rule, but for cells that may not be missing."""
     schema = table.schema
-    known = completed_cells(schema, {name: table.column(name) for name in schema.names})
+    known = cells_by_name(schema, {name: table.column(name) for name in schema.names})
     for rule in schema.rule_set.bound:
         truth = rule.broken(known, len(table))
         broken = truth.is_true
         assert not (broken & truth.is_false).any()
         for name in rule.names:
-            if schema[name].nullable and name not in schema.rule_set.filled:
+            if schema[name].nullable and name not in schema.rule_set.rule_filled:
                 assert known[name].missing[broken].all()
         if all(schema[name].nullable for name in rule.names):
             assert not broken.any()
@@ -216,7 +216,7 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
         "c": [11, 13, None, 12, 9, None, 7],
         "d": [10, 10, 4, 10, None, None, 3],
     }
-    assert {"a", "b"} <= schema.rule_set.filled
+    assert {"a", "b"} <= schema.rule_set.rule_filled
     check_written_and_read_again(table)
 
 

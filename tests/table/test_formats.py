@@ -14,7 +14,7 @@ from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
 from missdp.errors import OutputError
 from missdp.table import draft_columns, draft_schema
 from missdp.table.read_files import READABLE, DataFile
-from missdp.table.written import check_holds, numbered, output_format, write_blocks
+from missdp.table.written import check_holds, numbered_paths, output_format, write_blocks
 
 DAYS = {"lower": "2000-01-01", "upper": "2030-12-31", "nullable": True}
 SEX = {"nullable": True, "label": "Sex of the person"}
@@ -160,7 +160,10 @@ def test_columns_that_a_file_cannot_hold_are_refused_early(tmp_path):
         with pytest.raises(OutputError, match="end the name in"):
             output_format(tmp_path / f"rows{suffix}")
     assert not list(tmp_path.iterdir())
-    assert [p.name for p in numbered(tmp_path / "a.csv.gz", 2)] == ["a-1.csv.gz", "a-2.csv.gz"]
+    assert [p.name for p in numbered_paths(tmp_path / "a.csv.gz", 2)] == [
+        "a-1.csv.gz",
+        "a-2.csv.gz",
+    ]
 
 
 def test_text_is_never_a_formula(tmp_path):

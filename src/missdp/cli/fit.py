@@ -188,7 +188,7 @@ def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> Non
     with progress_bar() as progress:
         drawn = draw(model, [output], rows, progress, keep_missing=keep, seed=seed)
     RUN.note_release(f"all of release {model.release_}: {str(output)!r}, {str(place)!r}")
-    columns = counted(len(model.schema_.written), "column")
+    columns = counted(len(model.schema_.output_columns), "column")
     wrote = f"Wrote {output}: {counted(drawn, 'synthetic row')}, {columns}"
     beside = f"Wrote {place}: the model of release {model.release_}.{name_tip(output)}"
     release.print({"output": str(output), "rows": drawn}, wrote, beside)
@@ -335,7 +335,7 @@ def _charged(
     if by:
         from missdp.engines import spark
 
-        spark.check(facts)
+        spark.check_spark_schema(facts)
     RUN.note_cost(model.epsilon, _delta_of(model))
     if charge is None:
         return None

@@ -107,13 +107,13 @@ def sample(
 
 def copies_of(output: Path, copies: int | None) -> list[Path]:
     """Return a file for each table that is written."""
-    from missdp.table.written import numbered
+    from missdp.table.written import numbered_paths
 
     if copies is None:
         return [output]
     if not 2 <= copies <= MAX_TABLES:
         raise ParameterError(f"--copies must be from 2 to {MAX_TABLES:,} tables")
-    return numbered(output, copies)
+    return numbered_paths(output, copies)
 
 
 def draw(
@@ -194,7 +194,7 @@ def check_rows(
     rows: int | None, columns: int = 1, *, output: Path, together: bool = False, tables: int = 1
 ) -> None:
     """Refuse early a negative number of rows, or one for which disk or memory is too small."""
-    from missdp.table.memory import memory_in_force
+    from missdp.table.memory import current_memory_limit
     from missdp.table.written import output_format
 
     if rows is None:
@@ -203,7 +203,7 @@ def check_rows(
         raise ParameterError("--rows must be at least 0")
     folder, kind = Path(os.path.realpath(output)).parent, output_format(output)
     free = shutil.disk_usage(folder).free if folder.is_dir() else 2**62
-    at_once = memory_in_force() // (_BYTES_PER_CELL * columns)
+    at_once = current_memory_limit() // (_BYTES_PER_CELL * columns)
     for applies, most, why in (
         (True, int(free / (_MIN_BYTES[kind] * columns * tables)), "do not fit on the disk"),
         (kind == "whole", at_once, f"do not fit into memory, {_AT_ONCE}; write CSV or Parquet"),

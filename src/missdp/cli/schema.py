@@ -149,7 +149,7 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     from missdp.cli.main import EXIT_CODES
     from missdp.cli.rows import rows_at, schema_at
     from missdp.schema import Difference, OpenCategorical
-    from missdp.schema.open_categorical import at_most
+    from missdp.schema.open_categorical import with_max_levels
     from missdp.table.check import lost_cells
 
     facts = schema_at(schema)
@@ -161,7 +161,7 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
         rows = rows_at(data, table)
         try:
             with working("reading the rows"):
-                check_rows_fit(rows, at_most(facts))
+                check_rows_fit(rows, with_max_levels(facts))
                 lost = lost_cells(rows, facts)
         except DataError:
             if stops:  # that the data does not fit is one more reason, which the error states
@@ -170,7 +170,7 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
-        "unread": list(facts.unread),
+        "unread": list(facts.ignored_columns),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
@@ -199,8 +199,8 @@ def _check_in_words(
     yield f"{len(facts)} attributes, {len(facts.nullable)} may be missing."
     if empty := [a.name for a in facts if not a.size]:
         yield f"No row has a value, and no synthetic row will: {', '.join(empty)}."
-    if facts.unread:
-        yield f"Never read: {', '.join(facts.unread)}."
+    if facts.ignored_columns:
+        yield f"Never read: {', '.join(facts.ignored_columns)}."
     yield from _tables_in_words(facts)
     yield from _kinds_in_words(facts)
     if facts.rules:
@@ -227,15 +227,15 @@ def _stops(facts: Schema) -> Iterator[str]:
     A synthesizer raises its first error only. So smaller schemas are tried as well: without the
     unit, without the weight, and with declared levels instead of open ones.
     """
-    from missdp.schema.open_categorical import at_most
+    from missdp.schema.open_categorical import with_max_levels
     from missdp.synth.registry import default_synthesizer, synthesizer_named
 
     if facts.undeclared:
         marked = "; ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
         yield f"not declared public yet: {marked}."
     reasons: dict[str, None] = {}
-    smaller = [facts, replace(facts, unit=None), replace(facts, weight=None), facts.of_rows]
-    for tried in (*smaller, *map(at_most, smaller)):
+    smaller = [facts, replace(facts, unit=None), replace(facts, weight=None), facts.without_unit]
+    for tried in (*smaller, *map(with_max_levels, smaller)):
         try:
             method = synthesizer_named(default_synthesizer(tried, delta=None))
             method(epsilon=1.0).planned_parts(tried)

@@ -91,12 +91,12 @@ def _blocks(data: Rows, facts: Schema, mechanism: str) -> Iterator[Table]:
     """Yield the rows: all at once if they fit into memory, or each by itself may lose cells."""
     from missdp.table import Table
     from missdp.table.memory import fits_into_memory
-    from missdp.table.table import in_sizes, read_columns
+    from missdp.table.table import read_columns, rebatch
 
     if fits_into_memory(data.approximate_length(), facts, tables=_HELD):
         yield Table.read(data, facts)
     elif mechanism == "mcar":
-        for columns in in_sizes(read_columns(data, facts), _BLOCK_ROWS, facts):
+        for columns in rebatch(read_columns(data, facts), _BLOCK_ROWS, facts):
             yield Table(facts, columns)
     else:
         raise ParameterError(

@@ -24,9 +24,9 @@ from missdp.errors import (
     ParameterError,
     replacing,
 )
-from missdp.table.cells import in_arrow
-from missdp.table.memory import memory_in_force
-from missdp.table.rows import Rows, of_relation, selected
+from missdp.table.cells import to_arrow_array
+from missdp.table.memory import current_memory_limit
+from missdp.table.rows import Rows, relation_rows, select_relation
 
 if TYPE_CHECKING:
     import duckdb
@@ -76,7 +76,7 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
 
     _check_one(table, query)
     place = _file_at(path)
-    limit = max(_LEAST_ENGINE, int(_ENGINE_SHARE * memory_in_force()))
+    limit = max(_LEAST_ENGINE, int(_ENGINE_SHARE * current_memory_limit()))
     unreadable = DataError(f"{str(path)!r} cannot be opened as a DuckDB database")
     with replacing(duckdb.Error, by=unreadable):
         connection = duckdb.connect(place, read_only=True)
@@ -85,8 +85,8 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
     absent = DataError(f"there is no table {table!r} in {str(path)!r}")
     with replacing(duckdb.Error, by=absent):
         named = None if table is None else connection.table(table)
-    relation = selected(connection, str(query)) if named is None else named
-    rows = of_relation(relation, lambda: _estimate(connection, table))
+    relation = select_relation(connection, str(query)) if named is None else named
+    rows = relation_rows(relation, lambda: _estimate(connection, table))
     return replace(rows, place=place)
 
 
@@ -216,7 +216,7 @@ class _Database:
             while True:
                 with self._reading():
                     rows = found.fetchmany(_BATCH_ROWS)
-                    cells = [in_arrow(column) for column in zip(*rows, strict=True)]
+                    cells = [to_arrow_array(column) for column in zip(*rows, strict=True)]
                 if not rows:
                     return
                 yield pa.RecordBatch.from_arrays(cells, list(names))

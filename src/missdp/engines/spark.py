@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from missdp.engines.spark_sessions import quiet
-from missdp.engines.spark_tasks import CountTask, merged, values_in
+from missdp.engines.spark_sessions import muted_log
+from missdp.engines.spark_tasks import CountTask, merge_blocks, value_count_batches
 from missdp.errors import DataError, MissDPError, ParameterError, SchemaError, replacing
 from missdp.schema import Date, OpenCategorical, Schema, Unit
 from missdp.schema.layout import PLAIN, STEPS
@@ -89,7 +89,7 @@ def _identified(batches: Iterable[pa.RecordBatch], unit: Unit) -> Iterator[pa.Re
             yield pa.record_batch(columns, names=batch.schema.names)
 
 
-def of_units(frame: DataFrame, schema: Schema) -> tuple[DataFrame, Ints]:
+def select_unit_rows(frame: DataFrame, schema: Schema) -> tuple[DataFrame, Ints]:
     """Return the rows of a frame that take part, without identifiers, and what units count."""
     from pyspark.sql import Window, functions
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -124,7 +124,7 @@ def _sums(kept: DataFrame, own: str, unit: Unit) -> Ints:
     from pyspark.sql import functions
 
     failed = DataError("the units cannot be counted by Spark, whose own message is withheld")
-    with replacing(Exception, by=failed), quiet():
+    with replacing(Exception, by=failed), muted_log():
         each = kept.groupBy(own).agg(functions.count("*").alias("rows"))
         lone = each[own].isNull()  # each of them by itself
         rows = functions.when(lone, 1).otherwise(each["rows"]).alias("rows")
@@ -138,7 +138,7 @@ def _sums(kept: DataFrame, own: str, unit: Unit) -> Ints:
 def _refuse(lacking: DataFrame, unit: Unit) -> None:
     """Refuse the rows if one of these is there."""
     failed = DataError("the identifiers cannot be read by Spark, whose own message is withheld")
-    with replacing(Exception, by=failed), quiet():
+    with replacing(Exception, by=failed), muted_log():
         found = not lacking.isEmpty()
     if found:
         raise without_identifier(unit)
@@ -182,7 +182,7 @@ class SparkSource(StreamedSource):
     def __init__(self, frame: DataFrame, schema: Schema) -> None:
         if engine_of(frame) is None:
             raise ParameterError("frame must be a Spark data frame")
-        check(schema)
+        check_spark_schema(schema)
         check_columns(list(frame.columns), schema.names, unread=schema.ignore)
         self._frame = frame
         super().__init__(schema)
@@ -200,7 +200,7 @@ class SparkSource(StreamedSource):
             "executors lack missdp; Spark's own message may quote cells and is withheld"
         )
         with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
-            with quiet():
+            with muted_log():
                 found = self._plan(task).toArrow()
             _add_up(found, counter)
 
@@ -209,7 +209,7 @@ class SparkSource(StreamedSource):
         cells = sum(block.size for _, block in task.counter.blocks()) if task.counter else 0
         handed_in = _in_arrow(_cells_of(self._frame, task.names), task, _HANDED_IN)
         gathered = handed_in.repartition(1 + cells // _MERGED_AT_ONCE, "block")
-        return _in_arrow(gathered, merged, _HANDED_IN)
+        return _in_arrow(gathered, merge_blocks, _HANDED_IN)
 
 
 def _add_up(table: pa.Table, counter: Counter | None) -> None:
@@ -224,12 +224,12 @@ def _add_up(table: pa.Table, counter: Counter | None) -> None:
         places[number] += np.frombuffer(cells, dtype=np.int64)
 
 
-def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:
+def count_values(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list[dict[str, int]]:
     """Return how many rows have each value of open columns; private. No rows leave the tasks."""
-    task = partial(values_in, attributes=attributes)
+    task = partial(value_count_batches, attributes=attributes)
     failed = DataError("the values of open columns cannot be counted by Spark")
     found: list[dict[str, int]] = [{} for _ in attributes]
-    with replacing(Exception, by=failed), quiet():
+    with replacing(Exception, by=failed), muted_log():
         cells = _cells_of(frame, tuple(a.name for a in attributes))
         values = _in_arrow(cells, task, "place int, value string, times bigint")
         for batch in values.groupBy("place", "value").sum("times").toArrow().to_batches():
@@ -238,14 +238,14 @@ def occurring(frame: DataFrame, attributes: tuple[OpenCategorical, ...]) -> list
     return found
 
 
-def check(schema: Schema) -> None:
+def check_spark_schema(schema: Schema) -> None:
     """Refuse by name what Spark cannot read, or reads as something else."""
-    if schema.weighs:
+    if schema.is_weighted:
         raise SchemaError(
             "Spark counts every row as one: write the rows to a Parquet file, or leave the weight "
             "out of the schema"
         )
-    computed = [name for name in schema.names if name not in schema.stored]
+    computed = [name for name in schema.names if name not in schema.input_columns]
     if computed:
         raise SchemaError(
             f"Spark counts no differences of dates: {computed}; leave them out, or read the rows "

@@ -151,7 +151,7 @@ def spark_frame(
     failed = DataError("Spark cannot open the data: there is none, or it is not well-formed")
     with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
         if isinstance(data, str) and "://" in data:
-            with quiet():
+            with muted_log():
                 return session.read.parquet(data)
         rows = Rows.of(data)
         rows.check(names, unread=ignore)
@@ -159,9 +159,9 @@ def spark_frame(
         if rows.is_text:
             for _ in rows.batches(rows.names):  # Spark takes any quote for closed
                 pass
-            with quiet():
+            with muted_log():
                 return _csv(paths[0], rows.names, rows.data_files[0].header.delimiter, session)
-        with quiet():
+        with muted_log():
             return session.read.parquet(*paths)
 
 
@@ -191,7 +191,7 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def muted_log() -> Iterator[None]:
     """Hold back what Spark logs, and warns of, in this process and in its driver, meanwhile."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings(action="ignore"))

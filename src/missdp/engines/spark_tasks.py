@@ -27,8 +27,8 @@ from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.parameters import is_integer, sampling_generator
 from missdp.synth.sampling import block_sizes
 from missdp.table import MissingForm, check_missing_form
-from missdp.table.encode import Column, Encoder
-from missdp.table.follow import follow_rules
+from missdp.table.encode import CodedColumn, Encoder
+from missdp.table.follow import apply_rules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,9 +71,9 @@ class CountTask:
 
     def _read(
         self, chunk: pa.Table, encoders: Sequence[Encoder], refused: dict[int, str]
-    ) -> dict[str, Column]:
+    ) -> dict[str, CodedColumn]:
         """Return the codes of each column, and note the first column that does not fit."""
-        columns: dict[str, Column] = {}
+        columns: dict[str, CodedColumn] = {}
         for place, (name, encoder) in enumerate(zip(self.names, encoders, strict=True)):
             if place > min(refused, default=place):
                 break
@@ -84,15 +84,17 @@ class CountTask:
                 refused[place] = min(refused.get(place, str(error)), str(error))
         return columns
 
-    def _count(self, columns: dict[str, Column], n_rows: int, counter: Counter) -> None:
+    def _count(self, columns: dict[str, CodedColumn], n_rows: int, counter: Counter) -> None:
         read = counter.needed(self.weight)
-        codes, n_rows = seen_codes(self.schema, columns, n_rows, names=read, observed=self.observed)
+        codes, n_rows = observed_codes(
+            self.schema, columns, n_rows, names=read, observed=self.observed
+        )
         counter.add(codes, n_rows, self.weight(codes) if self.weight else None)
 
 
-def seen_codes(
+def observed_codes(
     schema: Schema,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, CodedColumn],
     n_rows: int,
     *,
     names: Iterable[str],
@@ -104,7 +106,7 @@ def seen_codes(
     ----------
     schema : Schema
         The declared domain.
-    columns : mapping of str to Column
+    columns : mapping of str to CodedColumn
         The encoded columns of the batch, each of ``n_rows`` cells. Private.
     n_rows : int
         Number of rows of the batch.
@@ -122,16 +124,16 @@ def seen_codes(
         ``n_counted``, the number of rows that are counted.
     """
     wanted = tuple(dict.fromkeys((*names, *observed)))
-    if not wanted and schema.stored is schema:
+    if not wanted and schema.input_columns is schema:
         return {}, n_rows
-    codes = {n: column.codes for n, column in follow_rules(schema, columns, wanted).items()}
+    codes = {n: column.codes for n, column in apply_rules(schema, columns, wanted).items()}
     if not observed:
         return codes, n_rows
     seen = np.logical_and.reduce([codes[n] < schema[n].missing_code for n in observed])
     return {n: c[seen] for n, c in codes.items()}, int(seen.sum())
 
 
-def values_in(
+def value_count_batches(
     batches: Iterable[pa.RecordBatch], attributes: tuple[OpenCategorical, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Yield how many rows have each value of columns whose levels are open; of each its place."""
@@ -143,7 +145,7 @@ def values_in(
         yield pa.record_batch(columns, names=["place", "value", "times"])
 
 
-def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def merge_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Add up blocks of the same number; of refusals of the same column, keep one."""
     totals: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
     refused: dict[int, bytes] = {}

@@ -253,7 +253,7 @@ def _noise_variance(
     reach = np.quantile(np.abs(noisy - values), _REACH, axis=0)
     reach = np.minimum(reach, _largest_error(estimand, released, values))
     if estimand.question.what == "share":  # spikes may lie anywhere in a piece
-        most = estimand.values(released.point, covers_pieces=True)[0]
+        most = estimand.values(released.point, covers_segments=True)[0]
         reach = np.maximum(reach, np.abs(most - values))
     return np.asarray(np.square(reach / _REACH_STD))
 

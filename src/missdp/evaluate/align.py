@@ -18,10 +18,10 @@ from missdp.errors import ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.numeric import code_dtype
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import follow_rules
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import apply_rules
 from missdp.table.rows import is_streamed
-from missdp.table.table import in_sizes, read_columns
+from missdp.table.table import read_columns, rebatch
 
 _BLOCK_ROWS = 2**18
 
@@ -58,7 +58,7 @@ def blocks_of(data: Any, schema: Schema) -> Iterator[Table]:
     if not is_streamed(data):
         yield fitted(data, schema) if isinstance(data, Table) else Table.read(data, schema)
         return
-    for columns in in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema):
+    for columns in rebatch(read_columns(data, schema), _BLOCK_ROWS, schema):
         yield Table(schema, columns)
 
 
@@ -73,7 +73,7 @@ def _nullable(table: Table, schema: Schema) -> Table:
 
 
 def _ruled(table: Table, schema: Schema) -> Table:
-    columns = follow_rules(schema, {name: table.column(name) for name in schema.names})
+    columns = apply_rules(schema, {name: table.column(name) for name in schema.names})
     return Table(table.schema, columns, kind=table.kind)
 
 
@@ -91,7 +91,7 @@ def fitted(table: Table, schema: Schema) -> Table:
     return Table(schema, columns, kind=table.kind)
 
 
-def _fitted(wanted: AnyAttribute, given: AnyAttribute, column: Column) -> Column:
+def _fitted(wanted: AnyAttribute, given: AnyAttribute, column: CodedColumn) -> CodedColumn:
     absent = given.not_applicable is not None and wanted.not_applicable is None
     if absent or not _same_domain(wanted, given):
         raise SchemaError(f"the two tables declare different domains for {wanted.name!r}")
@@ -99,7 +99,7 @@ def _fitted(wanted: AnyAttribute, given: AnyAttribute, column: Column) -> Column
         return column
     codes = np.append(np.arange(wanted.size), [*_codes_of_kinds(wanted, given)])[column.codes]
     wide = code_dtype(wanted) if wanted.nullable else np.uint32  # holes that are not declared
-    return Column(codes.astype(wide), column.values)
+    return CodedColumn(codes.astype(wide), column.values)
 
 
 def _codes_of_kinds(wanted: AnyAttribute, given: AnyAttribute) -> Iterator[int]:

@@ -24,7 +24,7 @@ from missdp.serialization import Record
 from missdp.session.counting import CHUNK_ROWS, Counter
 from missdp.sources import Counts, Rows
 from missdp.table import Table
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
 _BATCH_CELLS = 10_000_000
@@ -204,7 +204,9 @@ def _rebin(table: Table, bins: int) -> Table:
     return Table(Schema(tuple(attributes.values())), columns, kind=table.kind)
 
 
-def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
+def _rebin_column(
+    attribute: Numeric, column: CodedColumn, bins: int
+) -> tuple[Numeric, CodedColumn]:
     if column.values is None:
         raise DataError(
             f"attribute {attribute.name!r} has bins only, so no finer ones can be compared; "
@@ -218,7 +220,7 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
     codes = finer.encode_values(column.values)
     hole = column.codes >= attribute.size
     codes[hole] = column.codes[hole].astype(np.int64) + finer.size - attribute.size
-    return finer, Column(codes.astype(code_dtype(finer)), column.values)
+    return finer, CodedColumn(codes.astype(code_dtype(finer)), column.values)
 
 
 def _levels_and_holes(table: Table) -> Table:
@@ -230,7 +232,7 @@ def _levels_and_holes(table: Table) -> Table:
             levels = tuple(range(attribute.missing_code))
             codes = np.minimum(column.codes, attribute.missing_code)
             attribute = Categorical(name=attribute.name, levels=levels, nullable=True)
-            column = Column(codes.astype(code_dtype(attribute)))
+            column = CodedColumn(codes.astype(code_dtype(attribute)))
         attributes.append(attribute)
         columns[attribute.name] = column
     return Table(Schema(tuple(attributes)), columns, kind=table.kind)

@@ -206,7 +206,7 @@ def _sampled(blocks: Iterator[Table], most: int) -> Table:
             chosen = np.sort(np.argpartition(keys, most)[:most])
             kept, keys = kept.take(chosen), keys[chosen]
         if block is not None:
-            kept = Table.joined([kept, block])
+            kept = Table.concatenate([kept, block])
             keys = np.append(keys, rng.random(len(block)))
     return kept
 

@@ -24,8 +24,8 @@ from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 from missdp.serialization import Record
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import follow_rules
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import apply_rules
 from missdp.types import Floats
 from missdp.validation import Positive
 
@@ -543,7 +543,7 @@ def _with_holes(table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Table:
     if not schema.rules:
         return found
     columns = {name: found.column(name) for name in schema.names}
-    followed = follow_rules(schema, columns, holes)
+    followed = apply_rules(schema, columns, holes)
     restored = {n: _chosen_of(holes[n], followed[n], columns[n]) for n in holes}
     return Table(schema, columns | restored, kind=table.kind)
 
@@ -559,9 +559,9 @@ def _with_open(schema: Schema, names: Iterable[str]) -> set[str]:
     return found
 
 
-def _chosen_of(chosen: NDArray[np.bool_], one: Column, two: Column) -> Column:
+def _chosen_of(chosen: NDArray[np.bool_], one: CodedColumn, two: CodedColumn) -> CodedColumn:
     """Return the cells of one column where chosen, else those of the other."""
     values = None
     if one.values is not None and two.values is not None:
         values = np.where(chosen, one.values, two.values)
-    return Column(np.where(chosen, one.codes, two.codes), values)
+    return CodedColumn(np.where(chosen, one.codes, two.codes), values)

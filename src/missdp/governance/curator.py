@@ -122,9 +122,9 @@ def curator_report(
 
 def _as_in_a_fit(private: Any, schema: Schema) -> Any:
     """Return as many rows of each unit as take part in a fit, and as often as they count."""
-    if schema.of_rows is schema:
+    if schema.without_unit is schema:
         return private
-    if schema.weighs:
+    if schema.is_weighted:
         return Table.read(private, schema)._as_counted()
     return rows_of_units(private, schema)
 
@@ -141,7 +141,7 @@ def _taking_part(schema: Schema) -> str:
     """Return which rows are shown, where rows are not by themselves."""
     unit = schema.unit
     most = f"at most {unit.max_rows} of each {unit.column}, drawn for this page" if unit else ""
-    counted = "as often as they count" if schema.weighs else ""
+    counted = "as often as they count" if schema.is_weighted else ""
     return "; ".join(filter(None, (most, counted)))
 
 
@@ -149,7 +149,7 @@ def _of_rows(schema: Schema) -> Schema:
     """Return a schema of rows by themselves; columns of unit and weight may be there, unread."""
     apart = tuple(f.column for f in (schema.unit, schema.weight) if f is not None)
     unread = (*schema.ignore, *apart)
-    return replace(schema.of_rows, ignore=unread) if apart else schema
+    return replace(schema.without_unit, ignore=unread) if apart else schema
 
 
 def _compared(

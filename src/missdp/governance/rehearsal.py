@@ -41,7 +41,7 @@ from missdp.progress import Progress
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
 from missdp.schema.differences import Difference
 from missdp.schema.layout import STEPS
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.numeric import code_dtype
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
@@ -50,8 +50,8 @@ from missdp.synth.noisy_counts import TOO_FEW_ROWS, SmallTableWarning
 from missdp.synth.relation_noise import MOSTLY_NOISE
 from missdp.synth.relations import noise_of_relations
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import computed, follow_rules
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import apply_rules, computed_columns
 from missdp.table.units import unit_sums
 from missdp.types import Floats
 
@@ -90,7 +90,7 @@ def _law_of(
         raise ParameterError(f"{attribute.name!r} is not numeric, so it has no standard deviation")
     low, high, *shape = _fitting(attribute, spread, mean)
     step = 0.5 if attribute.integer else 0.0
-    least, greatest = attribute.reach
+    least, greatest = attribute.code_ranges
     above = betainc(*shape, (greatest + step - low) / (high - low))
     below = betainc(*shape, (least - step - low) / (high - low))
     weights = np.maximum(above - below, _SMALLEST)
@@ -116,7 +116,7 @@ def _fitting(
     return low, high, at * sharp, (1 - at) * sharp
 
 
-def _values(attribute: Numeric, spread: float, mean: float | None, latent: Floats) -> Column:
+def _values(attribute: Numeric, spread: float, mean: float | None, latent: Floats) -> CodedColumn:
     """Return numbers of this mean and deviation, in the order of normal ones."""
     low, high, *shape = _fitting(attribute, spread, mean)
     ranks = np.linspace(-_FURTHEST, _FURTHEST, _GRID)  # inverting takes long
@@ -124,10 +124,10 @@ def _values(attribute: Numeric, spread: float, mean: float | None, latent: Float
     found = np.rint(found) if attribute.integer else found
     codes = attribute.encode_values(np.clip(found, attribute.lower, attribute.upper))
     step = 0.5 if attribute.integer else 0.0
-    least, greatest = (end[codes] for end in attribute.reach)
+    least, greatest = (end[codes] for end in attribute.code_ranges)
     places = (found - least + step) / np.maximum(greatest - least + 2 * step, _SMALLEST)
     values = attribute.decode(codes, np.clip(places, 0.0, 1 - _SMALLEST))
-    return Column(codes.astype(code_dtype(attribute)), values)
+    return CodedColumn(codes.astype(code_dtype(attribute)), values)
 
 
 def _latent(shared: Floats, rng: np.random.Generator) -> Floats:
@@ -183,7 +183,7 @@ class Declared:
         for name, rate in self.missing.items():
             if not 0 <= check_fraction("a missing rate", rate) < 1:
                 raise ParameterError("a missing rate must be below 1")
-            if name not in self.schema.stored:
+            if name not in self.schema.input_columns:
                 raise ParameterError(
                     f"{name!r} is computed from two dates: declare the missing rates of these"
                 )
@@ -255,15 +255,17 @@ class Declared:
             assert spread is not None
             columns[name] = _values(attribute, spread, mean, latent[name])
         columns = with_dates(self.schema, columns, rng)
-        ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
+        ruled = Table(self.schema, apply_rules(self.schema, columns), kind=table.kind)
         holed = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: holed.column(name) for name in self.schema.names}
-        columns |= computed(self.schema, columns)  # a difference is missing where a date is
+        columns |= computed_columns(self.schema, columns)  # a difference is missing where a date is
         made = Table(self.schema, columns, kind=holed.kind)
-        if self.schema.of_rows is not self.schema:
+        if self.schema.without_unit is not self.schema:
             # Nobody's rows: each is a unit, of the same weight.
             bound = 1 if self.schema.unit is None else self.schema.unit.bound
-            weights = np.full(len(made), int(self.counted * STEPS)) if self.schema.weighs else None
+            weights = (
+                np.full(len(made), int(self.counted * STEPS)) if self.schema.is_weighted else None
+            )
             made._read_as, made._weights = self.schema, weights
             made._sums = unit_sums(np.arange(len(made)), weights, bound)
         return made
@@ -273,7 +275,7 @@ class Declared:
 
         Of independent attributes, and rows in which both are observed.
         """
-        modelled = Modelled(self.schema).schema.names
+        modelled = ModelView(self.schema).schema.names
         laws = {name: law for name, law in self.laws(margins).items() if name in modelled}
         seen = {name: self._observed(name) for name in laws}
         counts = [
@@ -308,8 +310,8 @@ class Declared:
 
 
 def with_dates(
-    schema: Schema, columns: dict[str, Column], rng: np.random.Generator
-) -> dict[str, Column]:
+    schema: Schema, columns: dict[str, CodedColumn], rng: np.random.Generator
+) -> dict[str, CodedColumn]:
     """Return made-up columns in which every date lies its difference from the other date.
 
     A row whose computed date leaves its bounds becomes a copy of a row that fits.
@@ -348,7 +350,7 @@ def with_dates(
         fits &= (values >= target.lower) & (values <= target.upper)
         values = np.clip(values, target.lower, target.upper)
         codes = target.encode_values(values).astype(code_dtype(target))
-        found[difference.target] = Column(codes, values)
+        found[difference.target] = CodedColumn(codes, values)
     if not fits.any():
         names = ", ".join(repr(a.name) for a in differences)
         raise ParameterError(
@@ -359,7 +361,7 @@ def with_dates(
     which = np.arange(len(fits))
     which[lacking] = rng.choice(np.flatnonzero(fits), size=lacking.size)
     return {
-        name: Column(c.codes[which], None if c.values is None else c.values[which])
+        name: CodedColumn(c.codes[which], None if c.values is None else c.values[which])
         for name, c in found.items()
     }
 
@@ -383,7 +385,7 @@ def fitted_error(table: Table, drawn: Any) -> float:
     """Return the mean distance of two-way tables, as `missdp evaluate` prints it."""
     if len(table.schema) < 2:
         return math.nan
-    return marginal_distance(table, drawn, k=2, schema=table.schema.of_rows).mean
+    return marginal_distance(table, drawn, k=2, schema=table.schema.without_unit).mean
 
 
 def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
@@ -475,7 +477,7 @@ class Rehearsal:
     def planned(self, grid: Sequence[float]) -> tuple[Planned, ...]:
         """Return what each epsilon buys; with many columns, some follow from others."""
         ordered = sorted({*grid})
-        at, fits = fits_of(len(Modelled(self._declared.schema).schema), len(ordered))
+        at, fits = fits_of(len(ModelView(self._declared.schema).schema), len(ordered))
         chosen = [ordered[place] for place in _spread(len(ordered), at)]
         plans = {e: self._family(epsilon=e, random_state=_NOISE_SEED) for e in ordered}
         noise = {e: self._noise(model) for e, model in plans.items()}  # refuses early what is wrong

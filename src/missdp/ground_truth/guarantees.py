@@ -314,7 +314,7 @@ def _check_names(assumption: Condition | None, schema: Schema) -> None:
 
 
 def _refuse_differences(schema: Schema) -> None:
-    if computed := sorted({*schema.names} - {*schema.stored.names}):
+    if computed := sorted({*schema.names} - {*schema.input_columns.names}):
         raise UnprovenError(
             f"nothing is proven yet for the ground truth where dates are computed from each other: "
             f"{', '.join(computed)}; leave such differences out of the schema"

@@ -30,14 +30,14 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.steps import ModelPaidApart, SeededFilling, StableTransformer
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.numeric import code_dtype
 from missdp.session.row_kernel import ROWS_AT_ONCE
-from missdp.sources.filling import Filling, completed, modelled_codes
+from missdp.sources.filling import Filling, complete_table, modelled_codes
 from missdp.table import MissingForm, Table, check_missing_form
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.table.rows import is_streamed
-from missdp.table.table import in_sizes, read_columns
+from missdp.table.table import read_columns, rebatch
 from missdp.threads import in_order, one_blas_thread
 from missdp.types import Floats
 
@@ -169,7 +169,7 @@ class DPImputer(StableTransformer):
         the kind of frame that came in, or a list of them if ``multiple`` is given
             As many rows, in the same order; columns and types are those of the schema. A pandas
             frame keeps its index. The schema of a Table says of what may have been missing that it
-            may have been filled (``settled``).
+            may have been filled (``imputed_before``).
         """
         check_missing_form(holes)
         draws = 1 if multiple is None else whole("multiple", multiple, least=2)
@@ -196,11 +196,11 @@ class DPImputer(StableTransformer):
         if not is_streamed(data):
             raise DataError("only files, DuckDB relations and streams are filled in blocks")
 
-        def filled(block: tuple[int, dict[str, Column]]) -> list[Table]:
+        def filled(block: tuple[int, dict[str, CodedColumn]]) -> list[Table]:
             table, first = Table(schema, block[1]), block[0] * _BLOCK_ROWS
             return [fill(table, draw=draw, first=first) for draw in range(draws)]
 
-        blocks = in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema)
+        blocks = rebatch(read_columns(data, schema), _BLOCK_ROWS, schema)
         return in_order(filled, enumerate(blocks), n_jobs=2)
 
     def _completed(self) -> Callable[..., Table]:
@@ -208,7 +208,7 @@ class DPImputer(StableTransformer):
         seed = self.random_state
         entropy = secrets.randbits(128) if seed is None else seed
         laws = _laws_of(self._released())
-        return partial(completed, laws=laws, entropy=entropy, filling=self.filling)
+        return partial(complete_table, conditionals=laws, entropy=entropy, filling=self.filling)
 
     def _filled(self, X: Any, holes: MissingForm) -> Callable[[int], Any]:
         """Return what fills the rows, by the number of the draw."""
@@ -232,7 +232,7 @@ class DPImputer(StableTransformer):
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the columns, which stay as they are."""
-        names = self.schema_.written.names if input_features is None else input_features
+        names = self.schema_.output_columns.names if input_features is None else input_features
         return np.asarray(names, dtype=object)
 
     # Stability
@@ -314,7 +314,7 @@ def _table_of(rows: Floats, schema: Schema) -> Table:
     return Table(schema, {a.name: _read(a, part) for a, part in zip(schema, parts, strict=True)})
 
 
-def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
+def _read(attribute: AnyAttribute, numbers: Floats) -> CodedColumn:
     hole = np.asarray(np.isnan(numbers).any(axis=1))
     known, values = np.where(hole[:, None], 0.0, numbers), None
     unit = (np.clip(known[:, 0], -1.0, 1.0) + 1) / 2
@@ -329,12 +329,12 @@ def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
     else:
         codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
     codes = np.where(hole, attribute.missing_code, codes)
-    return Column(codes.astype(code_dtype(attribute)), values)
+    return CodedColumn(codes.astype(code_dtype(attribute)), values)
 
 
 def _settled(schema: Schema, filled: Container[str]) -> Schema:
     """Return a schema that says of these attributes alone that they may have been filled."""
-    marked = (replace(a, settled=a.name in filled) for a in schema)
+    marked = (replace(a, imputed_before=a.name in filled) for a in schema)
     return replace(schema, attributes=tuple(marked))
 
 
@@ -343,14 +343,14 @@ def _with_bins(table: Table, model: Any) -> Table:
     schema: Schema = model.schema_
     for known in (schema, model.fitted_.unbinned):
         if _settled(table.schema, ()) == _settled(known, ()):
-            bins = _settled(schema, {a.name for a in table.schema if a.settled})
+            bins = _settled(schema, {a.name for a in table.schema if a.imputed_before})
             return table.coded_as(replace(bins, ledger=table.schema.ledger))
     raise DataError("the table was read with another schema than the imputer's model was fitted to")
 
 
 def _marked(table: Table) -> Table:
     """Return filled rows whose schema says that holes may have been filled."""
-    filled = {a.name for a in table.schema if a.nullable or a.settled}
+    filled = {a.name for a in table.schema if a.nullable or a.imputed_before}
     columns = {name: table.column(name) for name in table.schema.names}
     return Table(_settled(table.schema, filled), columns, kind=table.kind)
 
@@ -366,12 +366,12 @@ def _laws_of(model: Any) -> Conditionals:
     known = _LAWS.get(model) if kept else None
     if known is not None and known[0] is model.guarantee_:  # not fitted again since
         return known[1]
-    modelled = Modelled(model.schema_)
+    modelled = ModelView(model.schema_)
     sizes = [attribute.size for attribute in modelled.schema]
     drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
     rows = modelled_codes(drawn)
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
-    place, completed_cells = modelled.schema.names.index, modelled.impossible.items()
+    place, completed_cells = modelled.schema.names.index, modelled.impossible_cells.items()
     impossible = {(place(p[0]), place(p[1])): cells for p, cells in completed_cells if len(p) == 2}
     laws = fit_conditionals(rows, sizes, impossible=impossible)
     if kept:

@@ -287,7 +287,7 @@ class Attribute(Column, abstract=True):
     other : str, int or bool, optional
         The level that cells outside the domain count as, each by itself, with ``outside="other"``;
         missing cells too, where none may be missing.
-    settled : bool, default False
+    imputed_before : bool, default False
         Whether its holes may have been filled before, by rules of the table it was taken from or by
         `DPImputer`, which say so. Then no guarantee for the ground truth builds on them.
     label, units : str
@@ -310,7 +310,7 @@ class Attribute(Column, abstract=True):
     not_applicable: SomeCodes = None
     outside: OutsidePolicy = "error"
     other: str | int | bool | None = None
-    settled: bool = False
+    imputed_before: bool = False
     label: Text = ""
     units: Text = ""
     labels: Labels = ()
@@ -360,7 +360,7 @@ class Attribute(Column, abstract=True):
         """Integer code of a plainly missing cell: after the levels and not applicable."""
         return self.size + (self.not_applicable is not None)
 
-    def plainly_missing(self) -> Self:
+    def with_one_missing_kind(self) -> Self:
         """Return the attribute with all holes of one kind; "not applicable" stays what it is."""
         return replace(self, refused=None, unknown=None, not_asked=None, labels=())
 

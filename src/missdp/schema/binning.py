@@ -148,7 +148,7 @@ class Bins:
         self.centres: Floats = (self._low + self._high) / 2
 
     @cached_property
-    def reach(self) -> tuple[Floats, Floats]:
+    def code_ranges(self) -> tuple[Floats, Floats]:
         """Least and greatest value that each code stands for."""
         spike, where = self._bin < 0, np.maximum(self._bin, 0)
         if self._integer:

@@ -31,7 +31,7 @@ _SECONDS: Final = {
 WITHOUT_EFFECT: Final = frozenset(
     (
         *("missing_codes", "refused", "unknown", "not_asked", "not_applicable", "other"),
-        *("settled", "integer", "step", "resolution"),
+        *("imputed_before", "integer", "step", "resolution"),
     )
 )
 """Fields of numbers that nobody declares of a difference: its dates decide them."""
@@ -64,7 +64,7 @@ class Difference(Numeric):
     ...     Date(name="discharge", **years, nullable=True),
     ...     Difference(name="stay", later="discharge", earlier="admission", lower=0, upper=60),
     ... ))
-    >>> schema.stored.names, schema["stay"].computes, schema["stay"].nullable
+    >>> schema.input_columns.names, schema["stay"].computes, schema["stay"].nullable
     (('admission', 'discharge'), 'discharge', True)
     """
 
@@ -135,7 +135,7 @@ class Difference(Numeric):
             "Name an attribute of kind 'date' or 'datetime'."
         )
 
-    def within(self, columns: Columns) -> Difference:
+    def in_date_units(self, columns: Columns) -> Difference:
         """Return the difference in units of its dates, which are attributes of the same schema."""
         later, earlier = self._date("later", columns), self._date("earlier", columns)
         if (later.unit, later.step, later.zoned) != (earlier.unit, earlier.step, earlier.zoned):
@@ -169,7 +169,7 @@ class Difference(Numeric):
             spikes=tuple(map(steps, self.spikes)),
         )
 
-    def computing(self, columns: Columns) -> Derived:
+    def derivation(self, columns: Columns) -> Derived:
         """Return the rule by which one of the dates follows."""
         if any(columns[name].not_applicable is not None for name in self.dates):
             raise self._not_valid("its dates must apply to every row")
@@ -180,7 +180,7 @@ class Difference(Numeric):
         instead = next((e.name for e in eithers if {*e.dates} == {*self.dates}), None)
         return Derived(text, columns[self.target], by, terms=(1.0, sign), instead=instead)
 
-    def either(self, columns: Columns) -> EitherDate | None:
+    def either_date(self, columns: Columns) -> EitherDate | None:
         """Return what is modelled for rows without the base; None if all have it."""
         base, target = columns[self.base], columns[self.target]
         assert isinstance(base, Date)
@@ -207,7 +207,7 @@ class Difference(Numeric):
         return self.later, self.earlier
 
     @staticmethod
-    def computed(later: Floats, earlier: Floats) -> Floats:
+    def compute(later: Floats, earlier: Floats) -> Floats:
         """Return what it is in each row; NaN is missing."""
         return later - earlier
 
@@ -251,7 +251,7 @@ class EitherDate(Date):
         return self.first, self.second
 
     @staticmethod
-    def computed(first: Floats, second: Floats) -> Floats:
+    def compute(first: Floats, second: Floats) -> Floats:
         """Return what it is in each row; NaN is missing."""
         return np.where(np.isnan(first), second, first)
 

@@ -294,10 +294,10 @@ TABLES: Final[dict[str, type[SchemaTable]]] = {
 """The tables of a schema's TOML file about a whole table, and their classes."""
 
 
-def place_of(key: str, known: Iterable[str] = ()) -> str:
+def field_hint(key: str, known: Iterable[str] = ()) -> str:
     """Return what an unknown key above all tables means: a field of a table, or a known key.
 
-    >>> place_of("max_rows"), place_of("weight_upper")
+    >>> field_hint("max_rows"), field_hint("weight_upper")
     (". Write 'max_rows' in the table [unit].", ". Write 'upper' in the table [weight].")
     """
     places: dict[str, str] = {}

@@ -111,7 +111,7 @@ class Cells:
             return cls(values, values, missing, not_applicable)
         inside = np.where(missing | not_applicable, 0, codes).astype(np.int64)
         if isinstance(attribute, Numeric):
-            low, high = attribute.reach
+            low, high = attribute.code_ranges
             return cls(low[inside], high[inside], missing, not_applicable)
         levels = inside.astype(np.float64)
         return cls(levels, levels, missing, not_applicable)

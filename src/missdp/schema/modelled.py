@@ -27,12 +27,12 @@ from missdp.types import Flags, Floats, Ints
 _Clique: TypeAlias = tuple[str, ...]
 
 
-class Modelled:
+class ModelView:
     """The attributes of a schema that are modelled, and the same of its rows."""
 
     def __init__(self, schema: Schema) -> None:
         #: Public facts about the private rows.
-        self.whole = schema
+        self.full_schema = schema
         kept = [a for a in schema if a.name not in schema.rule_set.derived]
         plain = tuple(map(_plain, kept))
         same = len(kept) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
@@ -42,37 +42,37 @@ class Modelled:
     @property
     def is_integer(self) -> bool:
         """Whether everything is modelled as it is."""
-        return self.schema is self.whole
+        return self.schema is self.full_schema
 
     @property
-    def filled(self) -> frozenset[str]:
+    def rule_filled(self) -> frozenset[str]:
         """Attributes that a row may have settled although no value of them was observed."""
-        return self.whole.rule_set.filled
+        return self.full_schema.rule_set.rule_filled
 
     @cached_property
-    def impossible(self) -> ImpossibleCells:
+    def impossible_cells(self) -> ImpossibleCells:
         """Combinations of modelled levels that no row has, also of some of a rule's attributes."""
         names = {*self.schema.names}
         found: dict[_Clique, Flags] = {}
-        for clique, table in self.whole.rule_set.impossible.items():
+        for clique, table in self.full_schema.rule_set.impossible_cells.items():
             if names.issuperset(clique):
                 for part, never in _parts(clique, table):
                     found[part] = found[part] | never if part in found else never
         return found
 
     @property
-    def absent(self) -> dict[int, int]:
+    def not_applicable_levels(self) -> dict[int, int]:
         """By position of a modelled attribute that may be not applicable, its level for that."""
         return {
-            place: self.whole[name].size
+            place: self.full_schema[name].size
             for place, name in enumerate(self.schema.names)
-            if self.whole[name].not_applicable is not None
+            if self.full_schema[name].not_applicable is not None
         }
 
     @property
-    def told(self) -> dict[int, tuple[int, ...]]:
+    def implied_by(self) -> dict[int, tuple[int, ...]]:
         """By position of an attribute, those by which alone a rule makes it not applicable."""
-        book, names = self.whole.rule_set, self.schema.names
+        book, names = self.full_schema.rule_set, self.schema.names
         found: dict[int, tuple[int, ...]] = {}
         for place, name in enumerate(names):
             if name in book.routing and book.not_applicable_only_by_rule(name):
@@ -84,7 +84,7 @@ class Modelled:
 
     def _tell(self, name: str) -> set[str]:
         """Return the modelled attributes by which a rule tells that one is not applicable."""
-        book, names = self.whole.rule_set, {*self.schema.names}
+        book, names = self.full_schema.rule_set, {*self.schema.names}
         by = {*book.routing[name].names} - {name}
         while follow := by & {*book.derived} - names:
             by = by.difference(follow).union(*(book.derived[other].by for other in follow))
@@ -93,58 +93,62 @@ class Modelled:
     @property
     def never_missing(self) -> dict[int, int]:
         """By position, the level "not applicable" where only what tells it may be missing."""
-        names, told = self.schema.names, self.told
+        names, told = self.schema.names, self.implied_by
         return {
             place: code
-            for place, code in self.absent.items()
+            for place, code in self.not_applicable_levels.items()
             if place not in told or self._tell(names[place]) == {names[told[place][0]]}
         }
 
     @property
-    def never_filled(self) -> dict[int, int]:
+    def never_imputed(self) -> dict[int, int]:
         """By position of an attribute, the level "not applicable", where no rule says when."""
-        names, routes = self.schema.names, self.whole.rule_set.routing
-        return {place: code for place, code in self.absent.items() if names[place] not in routes}
+        names, routes = self.schema.names, self.full_schema.rule_set.routing
+        return {
+            place: code
+            for place, code in self.not_applicable_levels.items()
+            if names[place] not in routes
+        }
 
     @cached_property
     def kinds(self) -> dict[str, tuple[int, ...]]:
         """By modelled attribute with several kinds of missing, their codes in the private table."""
         found = {}
         for name in self.schema.names:
-            attribute = self.whole[name]
+            attribute = self.full_schema[name]
             holes = tuple(range(attribute.missing_code, attribute.extended_size))
             if len(holes) > 1:
                 found[name] = holes
         return found
 
-    def without_absent(self, name: str, law: Floats) -> Floats:
+    def without_not_applicable(self, name: str, law: Floats) -> Floats:
         """Return the distribution of a missing cell, which is never "not applicable"."""
-        if self.whole[name].not_applicable is None or len(law) == 1:
+        if self.full_schema[name].not_applicable is None or len(law) == 1:
             return law
         drawn = np.append(law[:-1], 0.0)
         return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)
 
-    def settled(self, codes: dict[str, Ints]) -> dict[str, Ints]:
+    def apply_routing(self, codes: dict[str, Ints]) -> dict[str, Ints]:
         """Return codes of rows without missing cells, with "not applicable" where it holds."""
         found = dict(codes)
         for name, applies in self._routed(found):
-            found[name] = np.where(applies.is_false, self.whole[name].size, found[name])
+            found[name] = np.where(applies.is_false, self.full_schema[name].size, found[name])
         return found
 
-    def lacking(self, codes: dict[str, Ints]) -> dict[str, Flags]:
+    def wrongly_not_applicable(self, codes: dict[str, Ints]) -> dict[str, Flags]:
         """Tell where an attribute is said to be not applicable although it surely is."""
         return {
-            name: applies.is_true & (codes[name] == self.whole[name].size)
+            name: applies.is_true & (codes[name] == self.full_schema[name].size)
             for name, applies in self._routed(codes)
         }
 
     def _routed(self, codes: dict[str, Ints]) -> Iterator[tuple[str, Truth]]:
         """Yield the attributes that rules route, and where they are applicable."""
-        n, book = len(next(iter(codes.values()), ())), self.whole.rule_set
+        n, book = len(next(iter(codes.values()), ())), self.full_schema.rule_set
         for name in book.order:
             if name in book.routing and {*book.routing[name].names} <= {*codes}:
                 cells = {
-                    other: Cells.of(self.whole[other], codes[other], None)
+                    other: Cells.of(self.full_schema[other], codes[other], None)
                     for other in book.routing[name].names
                 }
                 yield name, book.routing[name].unless.truth(cells, n)
@@ -168,7 +172,7 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
         levels = tuple(map(str, range(attribute.size + 1)))
         return Categorical(name=attribute.name, levels=levels, nullable=attribute.nullable)
     if len(attribute.kinds) > 1:
-        return attribute.plainly_missing()
+        return attribute.with_one_missing_kind()
     return attribute
 
 

@@ -226,9 +226,9 @@ class Numeric(Attribute):
         return self.lower + self.step * self._bins.centres
 
     @property
-    def reach(self) -> tuple[Floats, Floats]:
+    def code_ranges(self) -> tuple[Floats, Floats]:
         """Least and greatest value that each code stands for, two arrays of shape ``(size,)``."""
-        least, greatest = self._bins.reach
+        least, greatest = self._bins.code_ranges
         return self._values(least), self._values(greatest)
 
     def format_value(self, value: float) -> str:

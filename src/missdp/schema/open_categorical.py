@@ -18,7 +18,7 @@ from missdp.errors import SchemaError
 from missdp.schema.attributes import Attribute, Categorical, Text, number_text
 from missdp.schema.schema import Schema
 
-MOST_CHARACTERS: Final = 100  # of a value; longer text is in the bucket
+MAX_LEVEL_CHARACTERS: Final = 100  # of a value; longer text is in the bucket
 _MOST_LEVELS: Final = 1000
 MaxLevels: TypeAlias = Annotated[
     int,
@@ -29,7 +29,7 @@ MaxLevels: TypeAlias = Annotated[
 _Cell = TypeVar("_Cell")
 
 
-def composed(cell: _Cell) -> _Cell | str:
+def normalize_text(cell: _Cell) -> _Cell | str:
     """Return text in Unicode's form NFC, true and false as text, and anything else as it is."""
     if isinstance(cell, bool):
         return str(cell).lower()
@@ -43,13 +43,13 @@ def level_text(cell: object) -> str | None:
     ('J45', '7', None)
     """
     text = number_text(cell) if isinstance(cell, float) else cell
-    if isinstance(text, str) and len(text) > 4 * MOST_CHARACTERS:
+    if isinstance(text, str) and len(text) > 4 * MAX_LEVEL_CHARACTERS:
         return None
-    text = composed(text)
+    text = normalize_text(text)
     if not isinstance(text, str):
         return None
     text = text.strip()
-    usable = text and len(text) <= MOST_CHARACTERS and text.isprintable()
+    usable = text and len(text) <= MAX_LEVEL_CHARACTERS and text.isprintable()
     return text if usable else None
 
 
@@ -163,14 +163,14 @@ def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
     return wanted
 
 
-def check_levels_known(attributes: Iterable[Attribute]) -> None:
+def check_levels_declared(attributes: Iterable[Attribute]) -> None:
     """Refuse open levels where all levels must be known."""
     for attribute in attributes:
         if isinstance(attribute, OpenCategorical):
             raise SchemaError(attribute.not_a_level(""))
 
 
-def at_most(schema: Schema) -> Schema:
+def with_max_levels(schema: Schema) -> Schema:
     """Return the schema with as many levels as a fit may find: what is public before it."""
     most = {a.name: _most_levels(a) for a in schema if isinstance(a, OpenCategorical)}
     return with_levels(schema, most)
@@ -185,4 +185,4 @@ def _most_levels(attribute: OpenCategorical) -> list[str]:
 def with_levels(schema: Schema, levels: Mapping[str, Iterable[str]]) -> Schema:
     """Return a schema with the levels that a fit released."""
     known = (a for a in schema if isinstance(a, OpenCategorical) and a.name in levels)
-    return schema.replaced({a.name: a.with_levels(levels[a.name]) for a in known})
+    return schema.with_attributes({a.name: a.with_levels(levels[a.name]) for a in known})

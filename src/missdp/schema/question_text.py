@@ -21,8 +21,8 @@ from missdp.schema.logic import Predicate
 _ARGUMENTS = {"mean": 1, "sd": 1, "median": 1, "quantile": 2, "share": 1, "correlation": 2}
 _ARGUMENTS |= {"count": 0, "sum": 1, "variance": 1, "histogram": 1}
 #: Statistics that a released model answers, and those that `missdp query` answers.
-OF_MODELS = ("mean", "sd", "median", "quantile", "share", "correlation", "difference")
-OF_ROWS = ("count", "share", "mean", "sum", "variance", "sd", "correlation", "histogram")
+MODEL_STATISTICS = ("mean", "sd", "median", "quantile", "share", "correlation", "difference")
+ROW_STATISTICS = ("count", "share", "mean", "sum", "variance", "sd", "correlation", "histogram")
 # Words that people write for a statistic, in other programs and in prose.
 _SYNONYMS = {
     **dict.fromkeys(("average", "avg"), "mean"),
@@ -67,7 +67,7 @@ class Question:
         The condition of a share.
     contrast : bool
         Whether each group is compared with the first one.
-    covers_pieces : bool
+    covers_segments : bool
         Whether all values in a piece with a value that ``where`` names equal this value.
     by_levels : tuple of str
         Terms of a regression that count by their levels.
@@ -79,7 +79,7 @@ class Question:
     level: float = 0.5
     where: Predicate | None = None
     contrast: bool = False
-    covers_pieces: bool = False
+    covers_segments: bool = False
     by_levels: tuple[str, ...] = ()
 
 
@@ -88,7 +88,7 @@ def parse_question(
     schema: Schema,
     by: str | Sequence[str] = (),
     *,
-    available: Sequence[str] = OF_MODELS,
+    available: Sequence[str] = MODEL_STATISTICS,
 ) -> Question:
     """Return what a text such as ``mean(wage) by sex`` asks.
 
@@ -169,10 +169,14 @@ def _parse_call(what: str, of: str, schema: Schema) -> Question:
 def _unavailable(what: str, available: Sequence[str]) -> ParameterError:
     """Return the error about a statistic that does not exist, or that is asked for elsewhere."""
     listed = ", ".join(available)
-    if what not in {*OF_MODELS, *OF_ROWS}:
+    if what not in {*MODEL_STATISTICS, *ROW_STATISTICS}:
         near = did_you_mean(what, available, synonyms=_SYNONYMS)
         return ParameterError(f"unknown statistic {what!r}. Available: {listed}{near}")
-    other = "`missdp estimate`, from a model" if what in OF_MODELS else "`missdp query`, from rows"
+    other = (
+        "`missdp estimate`, from a model"
+        if what in MODEL_STATISTICS
+        else "`missdp query`, from rows"
+    )
     return ParameterError(f"{what}(...) is answered by {other}. Available here: {listed}.")
 
 

@@ -45,7 +45,7 @@ class RuleSet:
     def __init__(self, columns: Columns, rules: Iterable[Rule]) -> None:
         self._columns = columns
         bound = [b for rule in rules for b in rule.bound(columns)]
-        bound += [a.computing(columns) for a in columns.values() if isinstance(a, Difference)]
+        bound += [a.derivation(columns) for a in columns.values() if isinstance(a, Difference)]
         #: Every rule as it is computed with.
         self.bound: tuple[BoundRule, ...] = (*bound, *_through_missing(bound, columns))
         #: The attributes that follow from others.
@@ -68,12 +68,12 @@ class RuleSet:
         self._check_levels()
 
     @property
-    def filled(self) -> frozenset[str]:
+    def rule_filled(self) -> frozenset[str]:
         """Attributes that rules may fill or make not applicable, although no value was observed."""
         marked = {
             a.name
             for a in self._columns.values()
-            if a.not_applicable is not None or a.settled or isinstance(a, EitherDate)
+            if a.not_applicable is not None or a.imputed_before or isinstance(a, EitherDate)
         }
         solved = {rule.target.name for rule in self.solved}
         return frozenset({*self.derived, *self.routing, *marked, *solved})
@@ -82,7 +82,7 @@ class RuleSet:
     def rule_fillable(self) -> frozenset[str]:
         """The same, whatever cells may be missing."""
         linear = (rule.by for rule in self.derived.values() if rule.is_linear)
-        return self.filled.union(*linear)
+        return self.rule_filled.union(*linear)
 
     def connected_by_rules(self, names: Iterable[str]) -> frozenset[str]:
         """Return the attributes that rules connect with the given ones, which are included."""
@@ -94,7 +94,7 @@ class RuleSet:
             connected |= near
 
     @cached_property
-    def impossible(self) -> ImpossibleCells:
+    def impossible_cells(self) -> ImpossibleCells:
         """Combinations of levels and bins that no row has, where their tables are not too large."""
         tables: dict[tuple[str, ...], Flags] = {}
         for _, names, table in self._tables(MAX_TABLE):
@@ -196,7 +196,7 @@ class RuleSet:
                 dead, attribute = np.asarray(table.all(axis=others)), self._columns[name]
                 numeric = isinstance(attribute, Numeric)
                 levels = attribute.bin_labels if numeric else attribute.levels  # type: ignore[union-attr]
-                wider = name in self.derived or attribute.settled
+                wider = name in self.derived or attribute.imputed_before
                 wider |= isinstance(getattr(attribute, "bins", None), Binning)
                 if dead.any() and not (wider and not dead[: attribute.size].all()):
                     level = (*levels, "not applicable")[int(np.argmax(dead))]

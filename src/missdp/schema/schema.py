@@ -31,7 +31,7 @@ from missdp.schema.layout import (
     SchemaTable,
     SurveyWeight,
     Unit,
-    place_of,
+    field_hint,
 )
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rule_set import FEW_ROWS, REHEARSED_ROWS, RuleSet
@@ -147,18 +147,18 @@ class Schema(Record):
         self._check_rules()
 
     def _check_unread(self) -> None:
-        if len({*self.unread}) < len(self.unread):
+        if len({*self.ignored_columns}) < len(self.ignored_columns):
             raise SchemaError("ignore and keys must name each column once")
-        if both := sorted({*self.names} & {*self.unread}):
+        if both := sorted({*self.names} & {*self.ignored_columns}):
             raise SchemaError(
                 f"column {both[0]!r} is an attribute, and left unread: leave it out of ignore and "
                 "keys, or of the attributes"
             )
-        if not {*self.undeclared_columns} <= {*self.unread}:
+        if not {*self.undeclared_columns} <= {*self.ignored_columns}:
             raise SchemaError("undeclared_columns must list columns of ignore and keys only")
 
     def _check_unit(self) -> None:
-        taken = {*self.names, *self.unread}
+        taken = {*self.names, *self.ignored_columns}
         for fact, what in ((self.unit, "identifies units"), (self.weight, "weighs rows")):
             if fact is not None and fact.column in taken:
                 raise SchemaError(
@@ -197,18 +197,18 @@ class Schema(Record):
         return {attribute.name: attribute for attribute in self.attributes}
 
     @cached_property
-    def of_rows(self) -> Schema:
+    def without_unit(self) -> Schema:
         """The same facts of rows that stand for themselves: without the unit and the weight."""
         plain = self.unit is None and self.weight is None
         return self if plain else replace(self, unit=None, weight=None)
 
     @property
-    def weighs(self) -> bool:
+    def is_weighted(self) -> bool:
         """Whether rows count different amounts."""
         return self.weight is not None or (self.unit is not None and self.unit.counts_as == "one")
 
     @cached_property
-    def stored(self) -> Schema:
+    def input_columns(self) -> Schema:
         """The schema of the columns that a table has: without differences, and rules on them."""
         kept = tuple(a for a in self.attributes if not isinstance(a, Computed))
         if len(kept) == len(self):
@@ -218,13 +218,13 @@ class Schema(Record):
         return replace(self, attributes=kept, rules=rules)
 
     @cached_property
-    def written(self) -> Schema:
+    def output_columns(self) -> Schema:
         """The schema of the columns that are written: those that a table has, after fresh keys."""
         keys = (Numeric(name=n, lower=1, upper=MAX_INTEGER - 1, integer=True) for n in self.keys)
-        return Schema((*keys, *self.stored))
+        return Schema((*keys, *self.input_columns))
 
     @property
-    def unread(self) -> tuple[str, ...]:
+    def ignored_columns(self) -> tuple[str, ...]:
         """The columns that are never read."""
         return (*self.keys, *self.ignore)
 
@@ -237,7 +237,7 @@ class Schema(Record):
         needed = (a for a in self if a.name in near or (refusing and a.refuses))
         several = (a.dates if isinstance(a, Computed) else (a.name,) for a in needed)
         columns = {*chain.from_iterable(several)}
-        return tuple(name for name in self.stored.names if name in columns)
+        return tuple(name for name in self.input_columns.names if name in columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -275,8 +275,8 @@ class Schema(Record):
     def subset(self, names: Iterable[str]) -> Schema:
         """Schema of the named attributes, in the order given, with the rules about them alone.
 
-        What a rule that is left out may have filled is marked as ``settled``. Facts about text
-        files that nobody has declared public stay marked.
+        Attributes that an omitted rule may have filled are marked as ``imputed_before``. Facts
+        about text files that nobody has declared public stay marked.
         """
         wanted = tuple(names)
         whole = (r for r in self.rule_set.derived.values() if {*r.by, r.target.name} <= {*wanted})
@@ -289,15 +289,17 @@ class Schema(Record):
         rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
         # Of what follows from attributes that are left out, the domain may be too wide here, too.
         wide = {name for name, r in self.rule_set.derived.items() if not kept.issuperset(r.names)}
-        attributes = tuple(replace(a, settled=True) if a.name in wide else a for a in attributes)
+        attributes = tuple(
+            replace(a, imputed_before=True) if a.name in wide else a for a in attributes
+        )
         facts: dict[str, Any] = {name: getattr(self, name) for name in ("ledger", "unit", "weight")}
         facts["file"] = Layout(undeclared=self.file.undeclared)
         found = Schema(attributes, rules, **facts)
-        lost = (self.rule_set.filled & kept) - found.rule_set.filled
-        marked = (replace(a, settled=True) if a.name in lost else a for a in found)
+        lost = (self.rule_set.rule_filled & kept) - found.rule_set.rule_filled
+        marked = (replace(a, imputed_before=True) if a.name in lost else a for a in found)
         return replace(found, attributes=tuple(marked)) if lost else found
 
-    def replaced(self, found: Mapping[str, AnyAttribute]) -> Schema:
+    def with_attributes(self, found: Mapping[str, AnyAttribute]) -> Schema:
         """Return the schema with other attributes in place of some, by name."""
         if not found:
             return self
@@ -342,7 +344,7 @@ class Schema(Record):
             A guarantee that uses them has the condition that the cost of that fit is its own.
         """
         free = (a for a in self if isinstance(a, Numeric) and not a.has_declared_bins)
-        return self.replaced(
+        return self.with_attributes(
             {a.name: replace(a, bins=bins[a.name]) for a in free if a.name in bins}
         )
 
@@ -498,11 +500,11 @@ def _not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
 def _with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ...]:
     """Return the attributes of a schema, with differences in units of their dates, and eithers."""
     given = {a.name: a for a in attributes}
-    bound = [a.within(given) if isinstance(a, Difference) else a for a in attributes]
+    bound = [a.in_date_units(given) if isinstance(a, Difference) else a for a in attributes]
     found = {a.name: a for a in bound}
     # Later schemas of the same table have what the first one had, whatever may be missing there.
     new = (a for a in attributes if isinstance(a, Difference) and a.resolution is None)
-    eithers = (found[a.name].either(found) for a in new)  # type: ignore[union-attr]
+    eithers = (found[a.name].either_date(found) for a in new)  # type: ignore[union-attr]
     return (*bound, *(e for e in eithers if e is not None and e.name not in found))
 
 
@@ -516,7 +518,7 @@ def _check_keys(data: Mapping[str, Any]) -> None:
     """Refuse an unknown table or field; say in which table it belongs."""
     known = {"kind", *_TOML_KEYS}
     if unknown := sorted({*data} - known, key=str):
-        near = place_of(str(unknown[0]), _TOML_KEYS)
+        near = field_hint(str(unknown[0]), _TOML_KEYS)
         listed = f". Known: {', '.join(_TOML_KEYS)}."
         raise SchemaError(f"unknown table or field {unknown[0]!r} in a schema{near or listed}")
 

@@ -20,7 +20,7 @@ from missdp.session.strategies import STRATEGIES as STRATEGIES
 from missdp.session.strategies import Strategy as Strategy
 from missdp.session.strategies import strategy_named as strategy_named
 from missdp.sources.in_memory import MemorySource as MemorySource
-from missdp.sources.in_memory import readable as readable
+from missdp.sources.in_memory import check_readable as check_readable
 from missdp.sources.opening import counting_engine as counting_engine
 from missdp.sources.opening import is_source as is_source
 from missdp.sources.opening import open_source as open_source

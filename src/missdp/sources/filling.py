@@ -23,7 +23,7 @@ from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.schema.dates import completed_years, plus_years
-from missdp.schema.modelled import Modelled, complete_schema
+from missdp.schema.modelled import ModelView, complete_schema
 from missdp.schema.numeric import code_dtype
 from missdp.session.modelled_rows import ModelledRow
 from missdp.session.row_kernel import (
@@ -36,8 +36,8 @@ from missdp.session.row_kernel import (
     row_function,
 )
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import Rows, completed_cells
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import RuledRows, cells_by_name
 from missdp.threads import one_blas_thread
 from missdp.types import Flags, Floats, Ints
 
@@ -51,7 +51,7 @@ DRAWS = SWEEPS + 1
 
 
 def _fill_codes(
-    laws: Conditionals,
+    conditionals: Conditionals,
     codes: Ints,
     uniforms: Floats,
     *,
@@ -74,38 +74,45 @@ def _fill_codes(
     on the table). The laws were released before: that is paid for, and this costs nothing.
     """
     filled = codes.copy()
-    holes = codes >= np.array(laws.sizes, dtype=np.int64)
+    holes = codes >= np.array(conditionals.sizes, dtype=np.int64)
     several = holes.sum(axis=1) > 1
     never = never or {}
-    for a in laws.order:
-        for given, chosen in ((laws.given_all, ~several), (laws.given_some, several)):
+    for a in conditionals.order:
+        for given, chosen in (
+            (conditionals.given_all, ~several),
+            (conditionals.given_some, several),
+        ):
             rows = np.flatnonzero(holes[:, a] & chosen)
             known = filled if filling == "random" else codes
-            law = _without(given.of(a, known[rows]), never.get(a))
+            distribution = _without(given.of(a, known[rows]), never.get(a))
             likeliest = filling != "random"
-            filled[rows, a] = law.argmax(axis=1) if likeliest else _drawn(law, uniforms[rows, 0, a])
+            filled[rows, a] = (
+                distribution.argmax(axis=1)
+                if likeliest
+                else _drawn(distribution, uniforms[rows, 0, a])
+            )
     for sweep in range(1, SWEEPS) if filling == "random" else ():
-        for a in laws.order:
+        for a in conditionals.order:
             rows = np.flatnonzero(holes[:, a] & several)
-            law = _without(laws.given_all.of(a, filled[rows]), never.get(a))
-            filled[rows, a] = _drawn(law, uniforms[rows, sweep, a])
+            distribution = _without(conditionals.given_all.of(a, filled[rows]), never.get(a))
+            filled[rows, a] = _drawn(distribution, uniforms[rows, sweep, a])
     return filled
 
 
-def _without(law: Floats, level: int | None) -> Floats:
+def _without(distribution: Floats, level: int | None) -> Floats:
     """Return the laws without a level; uniform on the others if it had all the mass."""
     if level is None:
-        return law
-    law[:, level] = 0.0
-    lost = ~(law > 0).any(axis=1)
-    law[lost] = 1.0
-    law[lost, level] = 0.0
-    return law
+        return distribution
+    distribution[:, level] = 0.0
+    lost = ~(distribution > 0).any(axis=1)
+    distribution[lost] = 1.0
+    distribution[lost, level] = 0.0
+    return distribution
 
 
-def _drawn(law: Floats, uniforms: Floats) -> Ints:
+def _drawn(distribution: Floats, uniforms: Floats) -> Ints:
     """Draw a level of each row's law, which need not add up to one."""
-    ends = np.cumsum(law, axis=1)
+    ends = np.cumsum(distribution, axis=1)
     last = ends[:, -1]
     place = np.minimum(uniforms * last, np.nextafter(last, 0.0))
     found: Ints = (ends > place[:, None]).argmax(axis=1)
@@ -122,23 +129,27 @@ def modelled_codes(table: Table) -> Ints:
 
 
 def _fill_modelled(
-    laws: Conditionals,
+    conditionals: Conditionals,
     codes: Ints,
     uniforms: Floats,
-    modelled: Modelled,
+    modelled: ModelView,
     *,
     filling: Filling = "random",
 ) -> Ints:
     """Fill missing cells of modelled rows, "not applicable" being a level while they are drawn."""
-    filled = _fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
+    filled = _fill_codes(
+        conditionals, codes, uniforms, never=modelled.never_imputed, filling=filling
+    )
     names = modelled.schema.names
-    lacking = modelled.lacking(dict(zip(names, filled.T, strict=True)))
+    lacking = modelled.wrongly_not_applicable(dict(zip(names, filled.T, strict=True)))
     for place, name in enumerate(names):
         if name not in lacking:
             continue
         rows = np.flatnonzero(lacking[name] & (codes[:, place] != filled[:, place]))
-        law = _without(laws.given_all.of(place, filled[rows]), modelled.absent[place])
-        filled[rows, place] = _drawn(law, uniforms[rows, SWEEPS, place])
+        distribution = _without(
+            conditionals.given_all.of(place, filled[rows]), modelled.not_applicable_levels[place]
+        )
+        filled[rows, place] = _drawn(distribution, uniforms[rows, SWEEPS, place])
     return filled
 
 
@@ -151,25 +162,27 @@ class MarginallyFilledRow(RowFunction):
     ----------
     schema : Schema
         The declared schema. What it says is not applicable becomes so after cells are drawn.
-    laws : mapping of str to ndarray
+    distributions : mapping of str to ndarray
         For each nullable modelled attribute a released probability for each level.
     """
 
     schema: Schema
-    laws: Mapping[str, Floats]
+    distributions: Mapping[str, Floats]
 
     def __post_init__(self) -> None:
         modelled = self._modelled
-        laws = {
-            name: modelled.without_absent(name, _distribution(modelled.schema[name], self.laws))
+        distributions = {
+            name: modelled.without_not_applicable(
+                name, _distribution(modelled.schema[name], self.distributions)
+            )
             for name in modelled.schema.nullable
         }
-        object.__setattr__(self, "laws", laws)
+        object.__setattr__(self, "distributions", distributions)
         super().__post_init__()
 
     @cached_property
-    def _modelled(self) -> Modelled:
-        return Modelled(self.schema)
+    def _modelled(self) -> ModelView:
+        return ModelView(self.schema)
 
     @cached_property
     def columns(self) -> Mapping[Any, Range]:
@@ -187,25 +200,29 @@ class MarginallyFilledRow(RowFunction):
         for place, attribute in enumerate(self._modelled.schema):
             cells = rows[attribute.name].astype(np.int64)
             if attribute.nullable:
-                missing, law = cells >= attribute.size, self.laws[attribute.name]
-                ends = np.cumsum(law) / np.sum(law)
+                missing, distribution = cells >= attribute.size, self.distributions[attribute.name]
+                ends = np.cumsum(distribution) / np.sum(distribution)
                 drawn = np.searchsorted(ends, uniforms[missing, place], side="right")
-                cells[missing] = np.minimum(drawn, np.flatnonzero(law)[-1])
+                cells[missing] = np.minimum(drawn, np.flatnonzero(distribution)[-1])
             codes[attribute.name] = cells
         return _settled(self._modelled, codes)
 
 
-def _distribution(attribute: AnyAttribute, laws: Mapping[str, ArrayLike]) -> Floats:
+def _distribution(attribute: AnyAttribute, distributions: Mapping[str, ArrayLike]) -> Floats:
     """Return the probability of each level, as a fraction of all."""
-    law = np.array(laws.get(attribute.name, ()), dtype=np.float64)
-    if law.shape != (attribute.size,) or not (law >= 0).all() or not law.any():
+    distribution = np.array(distributions.get(attribute.name, ()), dtype=np.float64)
+    if (
+        distribution.shape != (attribute.size,)
+        or not (distribution >= 0).all()
+        or not distribution.any()
+    ):
         raise ParameterError(f"the law of {attribute.name} must have a probability for each level")
-    return np.asarray(law / law.sum())
+    return np.asarray(distribution / distribution.sum())
 
 
-def _settled(modelled: Modelled, codes: dict[str, Ints]) -> Block:
+def _settled(modelled: ModelView, codes: dict[str, Ints]) -> Block:
     """Return filled codes, settled by rules, in the types of the complete schema."""
-    settled = modelled.settled(codes)
+    settled = modelled.apply_routing(codes)
     return {a.name: settled[a.name].astype(code_dtype(a)) for a in complete_schema(modelled.schema)}
 
 
@@ -228,7 +245,7 @@ class CompletedRow(RowFunction):
         The declared schema.
     valued : tuple of str
         The attributes of which there are numbers besides codes.
-    laws : Conditionals
+    conditionals : Conditionals
         The released distribution of each modelled attribute given all others.
     filling : {"random", "likely", "mean"}
         How a cell is filled from its distribution.
@@ -236,19 +253,19 @@ class CompletedRow(RowFunction):
 
     schema: Schema
     valued: tuple[str, ...]
-    laws: Conditionals
+    conditionals: Conditionals
     filling: Filling = "random"
 
     def __post_init__(self) -> None:
         sizes = [attribute.size for attribute in self.modelled.schema]
         # A copy that nobody can change, of a class that does nothing else.
-        object.__setattr__(self, "laws", Conditionals.fixed(self.laws, sizes))
+        object.__setattr__(self, "conditionals", Conditionals.fixed(self.conditionals, sizes))
         super().__post_init__()
 
     @cached_property
-    def modelled(self) -> Modelled:
+    def modelled(self) -> ModelView:
         """What is modelled of the schema."""
-        return Modelled(self.schema)
+        return ModelView(self.schema)
 
     @cached_property
     def columns(self) -> Mapping[Any, Range]:
@@ -265,7 +282,7 @@ class CompletedRow(RowFunction):
         """Return the rows with their missing cells filled."""
         table = Table.of_block(self.schema, rows)
         found = {name: copy.deepcopy(table.column(name)) for name in table.schema.names}
-        part = _Block(table, self.laws, self.modelled, partial(_attempt_numbers, uniforms))
+        part = _Block(table, self.conditionals, self.modelled, partial(_attempt_numbers, uniforms))
         for filled, cells in part.filled(self.filling):
             _fill(table.schema, found, filled, cells)
         return Table(self.schema, found).block()
@@ -291,9 +308,9 @@ _GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's step
 
 
 @one_blas_thread()
-def completed(
+def complete_table(
     table: Table,
-    laws: Conditionals,
+    conditionals: Conditionals,
     *,
     entropy: int,
     draw: int = 0,
@@ -307,7 +324,7 @@ def completed(
     """
     rows = table.block()
     valued = tuple(n for n in table.schema.names if table.column(n).values is not None)
-    function, parts = CompletedRow(table.schema, valued, laws, filling), []
+    function, parts = CompletedRow(table.schema, valued, conditionals, filling), []
     starts = range(0, max(1, len(table)), ROWS_AT_ONCE)
     for block, start in enumerate(starts, first // ROWS_AT_ONCE):
         part = {key: column[start : start + ROWS_AT_ONCE] for key, column in rows.items()}
@@ -319,7 +336,7 @@ def completed(
 
 
 def _fill(
-    schema: Schema, found: Mapping[str, Column], rows: Ints, cells: Mapping[str, Column]
+    schema: Schema, found: Mapping[str, CodedColumn], rows: Ints, cells: Mapping[str, CodedColumn]
 ) -> None:
     """Write cells into the holes of some rows; what was observed stays."""
     for attribute in schema:
@@ -336,7 +353,7 @@ class _Block:
 
     _table: Table
     _laws: Conditionals
-    _modelled: Modelled
+    _modelled: ModelView
     _uniforms: Callable[[int, int], Floats]
 
     def __post_init__(self) -> None:
@@ -344,7 +361,7 @@ class _Block:
         self._numbers = [a.name for a in self._table.schema if isinstance(a, Numeric)]
         self._codes = modelled_codes(self._table)
 
-    def filled(self, filling: Filling) -> Iterator[tuple[Ints, dict[str, Column]]]:
+    def filled(self, filling: Filling) -> Iterator[tuple[Ints, dict[str, CodedColumn]]]:
         """Yield rows with what to fill them with, once each; those that nothing fills are left."""
         lacking = np.flatnonzero(self._table.incomplete_rows())
         broken_before = self._already_broken(lacking)  # filled once, whatever rules say
@@ -356,7 +373,9 @@ class _Block:
             yield lacking[good], {name: column.take(good) for name, column in cells.items()}
             lacking, broken_before = lacking[~good], broken_before[~good]
 
-    def _attempt(self, rows: Ints, turn: int, filling: Filling) -> tuple[dict[str, Column], Flags]:
+    def _attempt(
+        self, rows: Ints, turn: int, filling: Filling
+    ) -> tuple[dict[str, CodedColumn], Flags]:
         """Fill rows once; tell which of them then break a rule, or still have a hole."""
         part, wide = self._table.take(rows), DRAWS * len(self._names)
         drawn = self._uniforms(turn, wide + len(self._numbers))[rows]
@@ -381,17 +400,19 @@ class _Block:
         attribute: Any = self._table.schema[self._names[place]]
         several = (codes >= np.array(self._laws.sizes)).sum(axis=1, keepdims=True) > 1
         some, whole = self._laws.given_some, self._laws.given_all
-        law = np.where(several, some.of(place, codes), whole.of(place, codes))
-        law = law[:, : attribute.size]  # without "not applicable"
+        distribution = np.where(several, some.of(place, codes), whole.of(place, codes))
+        distribution = distribution[:, : attribute.size]  # without "not applicable"
         # Added up one after the other: rounded in each row as if it stood alone.
-        total = np.cumsum(law, axis=1)[:, -1]
-        return np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
+        total = np.cumsum(distribution, axis=1)[:, -1]
+        return np.cumsum(distribution * attribute.centres, axis=1)[:, -1] / np.where(
+            total > 0, total, 1
+        )
 
     def _loosened(self, codes: Ints, rows: Ints, turn: int) -> Ints:
         """Let half of the missing cells be any level, for rows that no filling made obey."""
         d = len(self._names)
         drawn = self._uniforms(_ROUNDS + _LOOSE + turn, 2 * d)[rows]
-        never = self._modelled.never_filled
+        never = self._modelled.never_imputed
         sizes = np.array([n - (a in never) for a, n in enumerate(self._laws.sizes)])
         anything = np.minimum(np.floor(drawn[:, :d] * sizes).astype(np.int64), sizes - 1)
         loose = (self._codes[rows] != codes) & (drawn[:, d:] < 0.5)
@@ -400,15 +421,19 @@ class _Block:
     def _already_broken(self, rows: Ints) -> Flags:
         """Tell which rows break a rule by what was observed, whatever their holes are."""
         part, found = self._table.take(rows), np.zeros(len(rows), dtype=bool)
-        known = completed_cells(part.schema, {n: part.column(n) for n in part.schema.names})
+        known = cells_by_name(part.schema, {n: part.column(n) for n in part.schema.names})
         for rule in part.schema.rule_set.bound:
             found |= rule.broken(known, len(rows)).is_true
         return found
 
 
 def _with_cells(
-    attribute: AnyAttribute, column: Column, codes: Ints, unit: Floats | None, mean: Floats | None
-) -> Column:
+    attribute: AnyAttribute,
+    column: CodedColumn,
+    codes: Ints,
+    unit: Floats | None,
+    mean: Floats | None,
+) -> CodedColumn:
     """Return a column with codes in place of missing cells; numbers in their bins, or the mean."""
     hole = column.codes >= attribute.missing_code
     cells, values = np.where(hole, codes, column.codes), column.values
@@ -420,21 +445,21 @@ def _with_cells(
             drawn = np.rint(drawn) if attribute.integer else drawn
             cells = np.where(hole & ~absent, attribute.encode_values(drawn), cells)
         values = np.where(hole, np.where(absent, attribute.lower, drawn), values)
-    return Column(cells.astype(code_dtype(attribute)), values)
+    return CodedColumn(cells.astype(code_dtype(attribute)), values)
 
 
-def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], Flags]:
+def _ruled(part: Table, columns: dict[str, CodedColumn]) -> tuple[dict[str, CodedColumn], Flags]:
     """Let rules settle what follows from cells that were filled; tell which rows disobey."""
     schema, n = part.schema, len(part)
     book, broken = schema.rule_set, np.zeros(n, dtype=bool)
     if not book.bound:
         return columns, broken
-    rows = Rows(schema, _at_observed_years(part, _but_one_term(part, columns)))
+    rows = RuledRows(schema, _at_observed_years(part, _but_one_term(part, columns)))
     for rule in book.solved:
         rows.solve(rule)
     for target in book.order:
         if target in book.derived:
-            rows.follow(book.derived[target], holes_only=True)
+            rows.follow(book.derived[target], missing_only=True)
         if target in book.routing:
             applies = book.routing[target].unless.truth(rows.known, n)
             cell, observed = rows.known[target], ~part.mask(target)
@@ -449,7 +474,7 @@ def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], 
     return found, broken
 
 
-def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
+def _but_one_term(part: Table, columns: dict[str, CodedColumn]) -> dict[str, CodedColumn]:
     """Take back one filled term of each equation whose sum was observed: it follows."""
     schema, found = part.schema, dict(columns)
     for target, rule in schema.rule_set.derived.items():
@@ -461,12 +486,12 @@ def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
             take = open_ & (part.codes(name) >= attribute.missing_code)
             take &= found[name].codes < attribute.size
             codes = np.where(take, attribute.missing_code, found[name].codes)
-            found[name] = Column(codes.astype(found[name].codes.dtype), found[name].values)
+            found[name] = CodedColumn(codes.astype(found[name].codes.dtype), found[name].values)
             open_ &= ~take
     return found
 
 
-def _at_observed_years(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
+def _at_observed_years(part: Table, columns: dict[str, CodedColumn]) -> dict[str, CodedColumn]:
     """Move one filled date by whole years where the years between two dates were observed.
 
     Otherwise only one filling in a hundred or so would agree with the age that was observed.
@@ -491,5 +516,5 @@ def _at_observed_years(part: Table, columns: dict[str, Column]) -> dict[str, Col
             moved = np.where(take, moved, values)
             codes = np.where(take, date.encode_values(np.clip(moved, date.lower, date.upper)), 0)
             codes = np.where(take, codes, found[name].codes).astype(found[name].codes.dtype)
-            found[name] = Column(codes, moved)
+            found[name] = CodedColumn(codes, moved)
     return found

@@ -11,7 +11,7 @@ from missdp.table import Table
 from missdp.table.row_functions import RecodedRow
 
 
-def recodable(source: MarginalSource) -> frozenset[str]:
+def rebinnable_attributes(source: MarginalSource) -> frozenset[str]:
     """Return the numeric attributes that a source can put into other bins; a public fact."""
     if not offers(source, "coded_as"):
         return frozenset()
@@ -19,7 +19,7 @@ def recodable(source: MarginalSource) -> frozenset[str]:
     return names & source.valued if isinstance(source, HeldSource) else names
 
 
-def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
+def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
     """Return a source that can be read as a family needs it; refuse one that cannot.
 
     Raises

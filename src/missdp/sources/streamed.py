@@ -18,7 +18,7 @@ from missdp.session.observed_rows import ObservedRow, rows_where
 from missdp.session.row_kernel import Block
 from missdp.session.row_weights import RowWeight
 from missdp.table.row_functions import CodedRow
-from missdp.table.rows import Rows, is_streamed, selected
+from missdp.table.rows import Rows, is_streamed, select_relation
 
 if TYPE_CHECKING:
     import duckdb
@@ -68,7 +68,7 @@ class StreamedSource(CountingSource):
         """Columns to read: those counted and, the first time, those that may refuse a cell."""
         names = (*counted, *self._observed)
         read = self.schema.read_for(names, refusing=not self._validated)
-        return read or self.schema.stored.names[:1]
+        return read or self.schema.input_columns.names[:1]
 
     @abc.abstractmethod
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
@@ -122,7 +122,7 @@ class DuckDBSource(StreamedSource):
         self._stream = Rows.of(data, schema)
         self._unchecked = self._stream.is_parsed
         super().__init__(schema)
-        self._stream.check(schema.stored.names)
+        self._stream.check(schema.input_columns.names)
 
     @classmethod
     def from_query(
@@ -134,11 +134,11 @@ class DuckDBSource(StreamedSource):
         n_jobs: int | None = None,
     ) -> DuckDBSource:
         """Count the rows of one SELECT statement, whose columns are exactly the schema's."""
-        return cls(selected(connection, sql), schema, n_jobs=n_jobs)
+        return cls(select_relation(connection, sql), schema, n_jobs=n_jobs)
 
     def code_blocks(self) -> Iterator[Block]:
         """Yield the codes of all rows, a batch at a time, in one pass. Private."""
-        for codes, _ in self._blocks(self.schema.stored.names, self.schema.names):
+        for codes, _ in self._blocks(self.schema.input_columns.names, self.schema.names):
             yield codes
         self._validated = True
 

@@ -272,7 +272,7 @@ class TableRows:
         # The exact answer of a release is of the rows that are handed over.
         noise, unit = _plain_noise(query, mechanism), float(query.unit)
         # Nothing is claimed of cells that rules may have filled.
-        required = self.facts.observed - self.facts.schema.rule_set.filled
+        required = self.facts.observed - self.facts.schema.rule_set.rule_filled
         return Release(
             noise.event(query.own_sensitivity, required=required or None, label=label),
             noise,

@@ -37,7 +37,7 @@ from missdp.files import write_atomically
 from missdp.progress import Progress, reported
 from missdp.schema import Numeric, Schema
 from missdp.schema.binning import Binning, BinSource
-from missdp.schema.open_categorical import at_most
+from missdp.schema.open_categorical import with_max_levels
 from missdp.serialization import WRONG
 from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
@@ -413,7 +413,7 @@ class Synthesizer(Estimator):
         """
         request = self._planned(schema, **({} if epsilon is None else {"epsilon": epsilon}))
         check_open(request)
-        request = request.on_rows(at_most(schema), schema.names)
+        request = request.on_rows(with_max_levels(schema), schema.names)
         budget, trainings, plan = request.budget, request.trainings, request.plan()
         epsilon = float(request.parameters.epsilon) if trainings else budget.epsilon
         whole = Guarantee(epsilon, budget.delta, events=(budget.filter(), *trainings))
@@ -631,7 +631,7 @@ class Synthesizer(Estimator):
         where: Where | None = None,
     ) -> Table:
         """Draw synthetic rows as a :class:`~missdp.Table`; see :meth:`sample`."""
-        return Table.joined(
+        return Table.concatenate(
             self.sample_blocks(
                 n, missing_values=missing_values, random_state=random_state, where=where
             )

@@ -219,7 +219,7 @@ def finely(schema: Schema) -> Schema:
     """
     grids = with_search_grid(schema)
     cut = (a for a in schema if is_pending(a) and a.binning.weights)
-    found = schema.replaced({a.name: _finer(a, grids[a.name].bin_edges) for a in cut})  # type: ignore[union-attr]
+    found = schema.with_attributes({a.name: _finer(a, grids[a.name].bin_edges) for a in cut})  # type: ignore[union-attr]
     sizes = [a.extended_size for a in found]
     return found if sum(a * b for a, b in combinations(sizes, 2)) <= _MOST_CELLS else schema
 
@@ -298,10 +298,10 @@ def _coordinate(
     points = a.decode(np.repeat(np.arange(a.size), _POINTS), places)
     codes = fine.encode_values(points)
     number = np.bincount(codes, minlength=fine.size)
-    middle = np.mean(fine.reach, axis=0)
+    middle = np.mean(fine.code_ranges, axis=0)
     total = np.bincount(codes, points, fine.size)
     values = np.where(number > 0, total / np.maximum(number, 1), middle)
-    bins = a.encode_values(fine.reach[0])
+    bins = a.encode_values(fine.code_ranges[0])
     shares = number / _POINTS * level.shares[bins]
     law = margin[level.groups[bins]] * shares
     law = law / law.sum() if law.any() else shares / shares.sum()
@@ -330,7 +330,7 @@ def with_shares(schema: Schema, numbers: Mapping[str, Coordinate | None]) -> Sch
             continue
         if isinstance(a, Numeric) and isinstance(codes, Numeric):
             found[name] = _reshared(a, codes, number)
-    return schema.replaced(found)
+    return schema.with_attributes(found)
 
 
 def _reshared(a: Numeric, fine: Numeric, number: Coordinate) -> Numeric:

@@ -131,10 +131,10 @@ def release_bins(
         assert isinstance(cells, Numeric)
         histogram, outside = _histogram(session, a.name, cells, cost)
         found[a.name] = replace(a, bins=find_bins(cells, histogram, unit=unit))
-        least, greatest = cells.reach
+        least, greatest = cells.code_ranges
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
         hidden[a.name] = np.column_stack([least[first], greatest[last], outside[:, 2:]])
-    return schema.replaced(found), hidden
+    return schema.with_attributes(found), hidden
 
 
 def _measured(session: Session, tree: Tree, cost: Cost) -> tuple[list[Ints], Noise]:
@@ -162,7 +162,7 @@ def _histogram(
     levels = measured_levels(inside, every=every)
     whole = Tree(name=name, size=size, levels=levels, within=within)
     tree, noise = _measured(session, whole, cost)
-    least, greatest = (ends[slice(*within)] for ends in grid.reach)
+    least, greatest = (ends[slice(*within)] for ends in grid.code_ranges)
     heap = _PURE_HEAP if cost.privacy_measure == "pure" else SPIKE
     reach = least, greatest
     histogram = fit_histogram(
@@ -273,7 +273,10 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     """
     if len(histogram.mass) <= 2:  # noise is all there is
         return Binning(edges=_even(grid), source=BinSource.PENDING)
-    first, last = grid.reach[0][histogram.starts[:-1]], grid.reach[1][histogram.starts[1:] - 1]
+    first, last = (
+        grid.code_ranges[0][histogram.starts[:-1]],
+        grid.code_ranges[1][histogram.starts[1:] - 1],
+    )
     heavy = np.flatnonzero((first == last) & (histogram.mass > 1 / (2 * _BINS)))
     heavy = heavy[np.argsort(-histogram.mass[heavy], kind="stable")][: MAX_CODES - 1]
     spikes = np.sort(first[heavy])
@@ -311,7 +314,7 @@ def _pieces(
     grid: Numeric, starts: NDArray[np.int64], mass: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return where pieces begin, a number and the interval after it being one, and their mass."""
-    edges, least = grid.bin_edges, grid.reach[0]
+    edges, least = grid.bin_edges, grid.code_ranges[0]
     place = np.searchsorted(edges, least[starts[:-1]], side="right") - 1
     first = edges[np.clip(place, 0, len(edges) - 2)]
     pieces, piece = np.unique(first, return_inverse=True)

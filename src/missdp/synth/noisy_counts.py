@@ -127,6 +127,6 @@ def has_numbers(attribute: AnyAttribute) -> bool:
     """Return whether each level of an attribute is one of a few numbers, in their order."""
     if not isinstance(attribute, Numeric) or attribute.size > _FEW_NUMBERS:
         return False
-    least, greatest = attribute.reach
+    least, greatest = attribute.code_ranges
     each = (least == greatest).all() and (np.diff(least) > 0).all()
     return bool(each) and not attribute.binning.spikes

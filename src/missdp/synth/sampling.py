@@ -30,12 +30,12 @@ from missdp.schema import Categorical, Numeric, Schema
 from missdp.schema.bound_rules import Routing
 from missdp.schema.expressions import RuleError, attribute_named, comparison, parse_where
 from missdp.schema.logic import Junction, Predicate
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.numeric import code_dtype
 from missdp.synth.first_parts import KindShares
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import Rows
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import RuledRows
 from missdp.table.memory import batch_capacity
 from missdp.threads import in_order
 from missdp.types import Flags, FrameKind
@@ -83,7 +83,7 @@ def drawn_in_blocks(
 
 
 def restored(
-    modelled: Modelled,
+    modelled: ModelView,
     draw: Callable[[int], Codes],
     n: int,
     rng: np.random.Generator,
@@ -121,7 +121,7 @@ def restored(
 
 
 def _ruled(
-    modelled: Modelled, codes: Codes, rng: np.random.Generator
+    modelled: ModelView, codes: Codes, rng: np.random.Generator
 ) -> tuple[Table, NDArray[np.bool_]]:
     """Return rows with values and what follows from them, and which of them break a rule."""
     table, broken = _completed(modelled, codes, rng, overrule=False)
@@ -140,17 +140,17 @@ def _ruled(
 
 
 def _completed(
-    modelled: Modelled, codes: Codes, rng: np.random.Generator, *, overrule: bool
+    modelled: ModelView, codes: Codes, rng: np.random.Generator, *, overrule: bool
 ) -> tuple[Table, NDArray[np.bool_]]:
     """Draw values and compute what follows; ``overrule`` drawn values that are not applicable."""
-    schema = modelled.whole
+    schema = modelled.full_schema
     n = len(next(iter(codes.values())))
     columns = {}
     for attribute in schema:
         cells = codes.get(attribute.name)
         # A place for what follows: the first level, until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
-        columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
+        columns[attribute.name] = CodedColumn(cells.astype(code_dtype(attribute)))
     return followed(with_related_values(Table(schema, columns), rng), overrule=overrule)
 
 
@@ -164,7 +164,7 @@ def with_related_values(table: Table, rng: np.random.Generator) -> Table:
     free = {name for name in names if table.column(name).values is None}
     found = related(codes, values, sizes, rng, free=free)
     columns = {name: drawn.column(name) for name in table.schema.names}
-    columns |= {name: Column(codes[name], cells) for name, cells in found.items()}
+    columns |= {name: CodedColumn(codes[name], cells) for name, cells in found.items()}
     return Table(table.schema, columns, kind=table.kind)
 
 
@@ -175,7 +175,7 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
     break a rule.
     """
     schema, n = table.schema, len(table)
-    rows = Rows(schema, {name: table.column(name) for name in schema.names})
+    rows = RuledRows(schema, {name: table.column(name) for name in schema.names})
     book = schema.rule_set
     broken = np.zeros(n, dtype=bool)
     for target in book.order:
@@ -201,7 +201,7 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
     ), broken
 
 
-def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Generator) -> Codes:
+def _loosened(modelled: ModelView, codes: Codes, share: float, rng: np.random.Generator) -> Codes:
     """Return rows in which a share of the cells is any level: for models that are all noise."""
     found = {}
     for name, drawn in codes.items():
@@ -210,7 +210,7 @@ def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Gen
     return found
 
 
-def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> NDArray[np.bool_]:
+def _misrouted(rule: Routing, rows: RuledRows, *, overrule: bool) -> NDArray[np.bool_]:
     """Tell which rows have no value although the condition holds, or one although it fails."""
     applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target.name]
     found = applies.is_true & cells.not_applicable
@@ -235,7 +235,7 @@ def put(
         values = None if mine.values is None else mine.values.copy()
         if values is not None and theirs.values is not None:
             values[where] = theirs.values[which]
-        columns[name] = Column(codes, values)
+        columns[name] = CodedColumn(codes, values)
     return Table(table.schema, columns, kind=table.kind)
 
 
@@ -260,7 +260,7 @@ def _with_kinds(
         holes = np.flatnonzero(column.codes == first)
         codes = column.codes.copy()
         codes[holes] = first + _spread(share, holes.size, rng)
-        columns[name] = Column(codes, column.values)
+        columns[name] = CodedColumn(codes, column.values)
     return Table(table.schema, columns, kind=kind)
 
 

@@ -49,7 +49,7 @@ _TRUTH: Final = ("false", "true")
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 
 
-def canonical(cell: Any) -> Cell | None:
+def canonical_cell(cell: Any) -> Cell | None:
     """Return the canonical text of a cell, and whether it is typed; None if it is missing.
 
     Text and bytes in UTF-8 are text. A moment is in ISO 8601, in UTC if it has a time zone, and
@@ -178,7 +178,7 @@ def _native() -> Mapping[type, pa.DataType | None]:
     return {**known, **found, float: pa.float64(), dt.date: pa.date32()}
 
 
-def in_arrow(data: Any) -> pa.Array:
+def to_arrow_array(data: Any) -> pa.Array:
     """Return a column in Arrow's types. Python's objects keep their type if all have the same.
 
     Objects of several types become canonical texts, each with its flag.
@@ -196,7 +196,7 @@ def in_arrow(data: Any) -> pa.Array:
     if len(kinds) == 1 and (kind := kinds.pop()) in _native():
         with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
             return pa.array(data, _native()[kind], from_pandas=True)
-    return pa.array([*map(canonical, data)], _mixed()) if len(data) else pa.nulls(0)
+    return pa.array([*map(canonical_cell, data)], _mixed()) if len(data) else pa.nulls(0)
 
 
 def without_views(data: Any) -> Any:
@@ -207,13 +207,13 @@ def without_views(data: Any) -> Any:
     return data.cast(others[data.type]) if data.type in others else data
 
 
-def distinct(data: pa.Array) -> tuple[list[Cell | None], NDArray[np.intp]]:
+def unique_values(data: pa.Array) -> tuple[list[Cell | None], NDArray[np.intp]]:
     """Return distinct cells and, per row, which of them; the last one is missing, and is -1."""
     import pyarrow as pa
 
     if isinstance(data, pa.DictionaryArray):
         entries, rows = used_entries(data)
-        cells, inner = distinct(entries)
+        cells, inner = unique_values(entries)
         return cells, np.append(inner, -1)[rows]
     if is_of(data, "null"):
         return [None], np.full(len(data), -1)
@@ -227,8 +227,8 @@ def distinct(data: pa.Array) -> tuple[list[Cell | None], NDArray[np.intp]]:
     try:
         found = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
-        return distinct(pa.array([*map(canonical, objects(data))], _mixed()))
-    return [*map(canonical, objects(found.dictionary)), None], _indices(found)
+        return unique_values(pa.array([*map(canonical_cell, objects(data))], _mixed()))
+    return [*map(canonical_cell, objects(found.dictionary)), None], _indices(found)
 
 
 def used_entries(data: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.intp]]:
@@ -367,7 +367,7 @@ def _distinct_numbers(
     data: pa.Array, codes: Mapping[str, int], layout: Layout
 ) -> tuple[Floats, Status]:
     """Read each distinct cell once."""
-    cells, rows = distinct(data)
+    cells, rows = unique_values(data)
     numbers = [_number(cell, codes, layout) for cell in cells[:-1]]
     values = np.array([number for number, _ in numbers], dtype=np.float64)
     return _of_rows(values, np.array([mark for _, mark in numbers], dtype=np.int8), rows)
@@ -438,7 +438,7 @@ def read_dates(
         return _of_rows(*read_dates(entries, attribute, codes), rows)
     if is_of(data, "timestamp", "date"):
         return _typed_dates(data, attribute, codes)
-    cells, rows = distinct(data)
+    cells, rows = unique_values(data)
     known = [cell or ("", False) for cell in cells[:-1]]
     texts = ["" if typed and text in _TRUTH else text.strip() for text, typed in known]
     status = np.zeros(len(known), dtype=np.int8)
@@ -472,7 +472,7 @@ def _typed_dates(
     for text, mark in codes.items():  # the canonical text of a cell may be a code
         with suppress(ValueError):
             code = dt.datetime.fromisoformat(text)
-            if canonical(code) == (text, True) and (code.tzinfo is not None) == zoned:
+            if canonical_cell(code) == (text, True) and (code.tzinfo is not None) == zoned:
                 same = moments == np.datetime64(code.replace(tzinfo=None))
                 status[same & (status != MISSING)] = mark
     near = np.where(status < 0, 0, moments.astype(np.int64)).astype(moments.dtype)

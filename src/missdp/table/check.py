@@ -19,7 +19,7 @@ from missdp.schema import (
     Schema,
 )
 from missdp.schema.attributes import MISSING, OUTSIDE, read_number
-from missdp.table.cells import Cell, distinct, is_moment, read_numbers, value_of
+from missdp.table.cells import Cell, is_moment, read_numbers, unique_values, value_of
 from missdp.table.encode import Encoder
 from missdp.table.number_styles import number_style
 from missdp.table.rows import Rows
@@ -45,7 +45,7 @@ def lost_cells(rows: Rows, schema: Schema) -> dict[str, tuple[str, ...]]:
         like a number that is not read as a number. ``unreadable``: a cell is neither text, nor a
         number, nor true or false.
     """
-    filled, by, schema = schema.rule_set.rule_fillable, schema.weight, schema.stored
+    filled, by, schema = schema.rule_set.rule_fillable, schema.weight, schema.input_columns
     if by is not None:  # nor is a row refused for a weight that cannot be read
         own = Numeric(name=by.column, lower=0, upper=by.upper, nullable=True, outside="clamp")
         schema = replace(schema, attributes=(*schema.attributes, own), weight=None)
@@ -94,5 +94,5 @@ def _unread(column: pa.Array, attribute: AnyAttribute, file: Layout) -> list[Cel
         texts = {code.strip(): MISSING for code in codes if isinstance(code, str)}
         _, status = read_numbers(column, texts, file)
         column = column.filter(pa.array(status == OUTSIDE))
-    cells = (cell for cell in distinct(column)[0] if cell is not None)
+    cells = (cell for cell in unique_values(column)[0] if cell is not None)
     return [cell for cell in cells if not (isinstance(attribute, Date) and is_moment(cell))]

@@ -15,7 +15,7 @@ from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric
 from missdp.schema.attributes import KIND_MARKS, Kind, LevelReader, number_text
 from missdp.schema.dates import ORIGINS, Date, DateTime
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.types import Flags, Floats
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
 
 def decode(
     attribute: AnyAttribute,
-    column: Column,
+    column: CodedColumn,
     *,
     holes: MissingForm = "nulls",
     values: Values = "codes",
@@ -88,7 +88,7 @@ def decode(
     return pc.coalesce(pc.cast(cells, each.type), fillers)
 
 
-def _values(attribute: AnyAttribute, column: Column, values: Values) -> pa.Array:
+def _values(attribute: AnyAttribute, column: CodedColumn, values: Values) -> pa.Array:
     """Return the cells with null for every one that has no value."""
     import pyarrow as pa
 

@@ -19,9 +19,9 @@ import numpy as np
 from missdp.errors import DataError, replacing
 from missdp.schema import Layout
 from missdp.schema.attributes import LONGEST, MISSING, number_text
-from missdp.table.cells import Cell, distinct, is_moment, is_of, read_numbers, value_of
+from missdp.table.cells import Cell, is_moment, is_of, read_numbers, unique_values, value_of
 from missdp.table.csv_files import NO_EXTENSIONS
-from missdp.table.memory import memory_in_force
+from missdp.table.memory import current_memory_limit
 from missdp.table.missing_codes import Proposed, text_codes
 from missdp.table.rows import Rows
 from missdp.types import Flags, Floats, Ints
@@ -163,7 +163,7 @@ def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
-        room = f"{memory_in_force() // _MEMORY_SHARE // 10**6}MB"
+        room = f"{current_memory_limit() // _MEMORY_SHARE // 10**6}MB"
         settings: dict[str, Any] = {**NO_EXTENSIONS, "temp_directory": folder, "memory_limit": room}
         with duckdb.connect(config=settings) as connection:
             yield connection
@@ -216,7 +216,7 @@ def _canonical_texts(cells: pa.Array) -> tuple[pa.Array, bool]:
     """Return the texts that cells are read as, and whether all can be read."""
     import pyarrow as pa
 
-    known, rows = distinct(cells)
+    known, rows = unique_values(cells)
     texts = [None if cell is None or not _is_readable(cell) else cell[0].strip() for cell in known]
     readable = all(map(_is_readable, filter(None, known)))
     return pa.array(texts, pa.string()).take(pa.array(rows % len(texts))), readable

@@ -19,22 +19,22 @@ from missdp.schema.attributes import KIND_MARKS, KINDS, MISSING, OUTSIDE, LevelR
 from missdp.schema.dates import Date, code_text
 from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
-from missdp.schema.open_categorical import check_levels_known, composed, level_text
+from missdp.schema.open_categorical import check_levels_declared, level_text, normalize_text
 from missdp.table.cells import (
     Cell,
     Status,
-    distinct,
-    in_arrow,
     read_dates,
     read_numbers,
     status_of_numbers,
+    to_arrow_array,
+    unique_values,
     value_of,
 )
 from missdp.types import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Column:
+class CodedColumn:
     """Private cells of one attribute."""
 
     #: Level or bin; without a value, a code from the attribute's ``size`` on, by kind of missing.
@@ -43,16 +43,16 @@ class Column:
     #: mask cannot poison a sum.
     values: Floats | None = None
 
-    def take(self, rows: slice | NDArray[Any]) -> Column:
+    def take(self, rows: slice | NDArray[Any]) -> CodedColumn:
         """Return the cells of some rows."""
-        return Column(self.codes[rows], None if self.values is None else self.values[rows])
+        return CodedColumn(self.codes[rows], None if self.values is None else self.values[rows])
 
-    def without_value(self, attribute: AnyAttribute, where: Flags, code: int) -> Column:
+    def without_value(self, attribute: AnyAttribute, where: Flags, code: int) -> CodedColumn:
         """Return the cells with a code that stands for no value where ``where`` is true."""
         codes, values = np.where(where, code, self.codes), self.values
         if values is not None and isinstance(attribute, Numeric):
             values = np.where(where, attribute.lower, values)
-        return Column(codes.astype(code_dtype(attribute)), values)
+        return CodedColumn(codes.astype(code_dtype(attribute)), values)
 
 
 class Encoder:
@@ -79,35 +79,35 @@ class Encoder:
                 marks = np.array([*self._texts.values()])[possible].tolist()
                 self._sentinels = dict(zip(values[possible].tolist(), marks, strict=True))
         elif isinstance(attribute, OpenCategorical | ReleasedCategorical):
-            normal = {kind: tuple(map(composed, given)) for kind, given in codes.items()}
+            normal = {kind: tuple(map(normalize_text, given)) for kind, given in codes.items()}
             self._levels = LevelReader((), normal)  # which knows the codes of missing cells
             self._found = {level: code for code, level in enumerate(attribute.levels)}
         else:
             self._levels = LevelReader(attribute.levels, codes)
 
-    def occurring(self, data: Any) -> Iterator[tuple[str, int]]:
+    def value_counts(self, data: Any) -> Iterator[tuple[str, int]]:
         """Yield how many cells have each value of an open attribute, one or none each; private."""
         attribute = self._attribute
         assert isinstance(attribute, OpenCategorical)
-        cells, rows = distinct(in_arrow(data))
+        cells, rows = unique_values(to_arrow_array(data))
         counts = np.bincount(rows[rows >= 0], minlength=len(cells)).tolist()
         for cell, count in zip(cells, counts, strict=True):
             value = None if cell is None else value_of(cell)
-            if value is not None and self._levels.read(composed(value)) == OUTSIDE:
+            if value is not None and self._levels.read(normalize_text(value)) == OUTSIDE:
                 yield level_text(value) or attribute.other, count
 
-    def encode(self, data: Any) -> Column:
+    def encode(self, data: Any) -> CodedColumn:
         """Return the codes of a column, and its values if the attribute is numeric."""
-        check_levels_known((self._attribute,))
-        data = in_arrow(data)
+        check_levels_declared((self._attribute,))
+        data = to_arrow_array(data)
         if isinstance(self._attribute, Date):
             return self._numeric(*read_dates(data, self._attribute, self._texts))
         if isinstance(self._attribute, Numeric):
             return self._numeric(*read_numbers(data, self._texts, self._layout))
-        cells, rows = distinct(data)
+        cells, rows = unique_values(data)
         return self._levelled(np.array([self._level(cell) for cell in cells], np.int32)[rows])
 
-    def encode_numbers(self, values: Floats) -> Column:
+    def encode_numbers(self, values: Floats) -> CodedColumn:
         """Return the codes of numbers that are known; NaN is missing."""
         return self._numeric(values, status_of_numbers(values))
 
@@ -118,11 +118,11 @@ class Encoder:
         value, attribute = value_of(cell), self._attribute
         if not isinstance(attribute, ReleasedCategorical):
             return OUTSIDE if value is None else self._levels.read(value)
-        found = OUTSIDE if value is None else self._levels.read(composed(value))
+        found = OUTSIDE if value is None else self._levels.read(normalize_text(value))
         bucket = len(self._found) - 1
         return self._found.get(level_text(value) or "", bucket) if found == OUTSIDE else found
 
-    def _levelled(self, found: NDArray[np.int32]) -> Column:
+    def _levelled(self, found: NDArray[np.int32]) -> CodedColumn:
         """Apply the policy to levels."""
         attribute = self._attribute
         if attribute.outside == "other":
@@ -132,9 +132,9 @@ class Encoder:
         if attribute.outside == "error":
             self._refuse(found)
         codes = np.where(found < 0, self._code_of_status[np.maximum(-found, 0)], found)
-        return Column(codes.astype(code_dtype(attribute)))
+        return CodedColumn(codes.astype(code_dtype(attribute)))
 
-    def _numeric(self, values: Floats, status: Status) -> Column:
+    def _numeric(self, values: Floats, status: Status) -> CodedColumn:
         """Apply the policy to numbers; the status says why a cell has none."""
         attribute = self._attribute
         assert isinstance(attribute, Numeric)
@@ -154,7 +154,7 @@ class Encoder:
         values = attribute.round_to_step(values) + 0.0  # one zero only: -0.0 + 0.0 is 0.0
         codes = attribute.encode_values(values)
         codes[without] = self._code_of_status[-status[without]]
-        return Column(codes=codes.astype(code_dtype(attribute)), values=values)
+        return CodedColumn(codes=codes.astype(code_dtype(attribute)), values=values)
 
     @staticmethod
     def _clamped(attribute: Numeric, values: Floats, status: Status) -> tuple[Floats, Status]:

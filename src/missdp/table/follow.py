@@ -20,35 +20,35 @@ from missdp.schema.differences import Computed
 from missdp.schema.logic import Cells
 from missdp.schema.numeric import code_dtype
 from missdp.schema.rule_set import RuleSet
-from missdp.table.encode import Column, Encoder
+from missdp.table.encode import CodedColumn, Encoder
 from missdp.types import Flags, Floats
 
 
-def completed_cells(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Cells]:
+def cells_by_name(schema: Schema, columns: Mapping[str, CodedColumn]) -> dict[str, Cells]:
     """Return what columns tell about their cells."""
     return {n: Cells.of(schema[n], c.codes.astype(np.int64), c.values) for n, c in columns.items()}
 
 
-def follow_rules(
-    schema: Schema, columns: Mapping[str, Column], names: Iterable[str] | None = None
-) -> dict[str, Column]:
+def apply_rules(
+    schema: Schema, columns: Mapping[str, CodedColumn], names: Iterable[str] | None = None
+) -> dict[str, CodedColumn]:
     """Return the columns with the schema's rules applied to every row by itself."""
     wanted = list(columns if names is None else names)
-    if schema.stored is not schema:
-        kept = {name: column for name, column in columns.items() if name in schema.stored}
-        read = follow_rules(schema.stored, kept)
-        found = {**columns, **read, **computed(schema, read)}
+    if schema.input_columns is not schema:
+        kept = {name: column for name, column in columns.items() if name in schema.input_columns}
+        read = apply_rules(schema.input_columns, kept)
+        found = {**columns, **read, **computed_columns(schema, read)}
         return {name: found[name] for name in wanted}
     book = schema.rule_set
     if not book.bound or not columns:
         return {name: columns[name] for name in wanted}
     with np.errstate(all="ignore"):  # a warning would tell of a row
-        rows = Rows(schema, columns)
+        rows = RuledRows(schema, columns)
         _settle(rows, book, passes=3 * len(columns) + 2)
     return {name: rows.column(name) for name in wanted}
 
 
-def computed(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Column]:
+def computed_columns(schema: Schema, columns: Mapping[str, CodedColumn]) -> dict[str, CodedColumn]:
     """Return what is no column of a table, but follows from two dates of each row by itself."""
     found = {}
     for a in schema:
@@ -56,16 +56,16 @@ def computed(schema: Schema, columns: Mapping[str, Column]) -> dict[str, Column]
         known = [_values_or_nan(schema[n], columns[n]) for n in dates if n in columns]
         whole = [values for values in known if values is not None]
         if isinstance(a, Computed) and len(whole) == len(dates):
-            found[a.name] = Encoder(a).encode_numbers(a.computed(*whole))
+            found[a.name] = Encoder(a).encode_numbers(a.compute(*whole))
     return found
 
 
-def _values_or_nan(attribute: AnyAttribute, column: Column) -> Floats | None:
+def _values_or_nan(attribute: AnyAttribute, column: CodedColumn) -> Floats | None:
     missing = column.codes >= attribute.size
     return None if column.values is None else np.where(missing, np.nan, column.values)
 
 
-def _settle(rows: Rows, book: RuleSet, *, passes: int) -> None:
+def _settle(rows: RuledRows, book: RuleSet, *, passes: int) -> None:
     """Apply the rules until nothing changes: a cell that nothing fills is lost once at most."""
     _solved(rows, book)
     for _ in range(passes):
@@ -74,7 +74,7 @@ def _settle(rows: Rows, book: RuleSet, *, passes: int) -> None:
             return
 
 
-def _passed(rows: Rows, book: RuleSet) -> bool:
+def _passed(rows: RuledRows, book: RuleSet) -> bool:
     """Apply every rule once; return whether a row lost a cell, or an equation was solved."""
     changed = False
     for target in book.order:
@@ -89,31 +89,31 @@ def _passed(rows: Rows, book: RuleSet) -> bool:
     return changed
 
 
-def _solved(rows: Rows, book: RuleSet) -> bool:
+def _solved(rows: RuledRows, book: RuleSet) -> bool:
     """Fill the one missing cell of each equation; return whether there was any."""
     filled = [rows.solve(rule) for rule in book.solved if rows.has(rule.names)]
     return any(filled)
 
 
-class Rows:
+class RuledRows:
     """Rows that are changed cell by cell, each by itself. Private."""
 
-    def __init__(self, schema: Schema, columns: Mapping[str, Column]) -> None:
+    def __init__(self, schema: Schema, columns: Mapping[str, CodedColumn]) -> None:
         self._schema, self._columns = schema, dict(columns)
         read = {name for rule in schema.rule_set.bound for name in rule.names}
         #: What is known of the cells that rules read.
-        self.known = completed_cells(schema, {n: c for n, c in columns.items() if n in read})
+        self.known = cells_by_name(schema, {n: c for n, c in columns.items() if n in read})
         self.n = len(next(iter(columns.values())).codes)
 
     def has(self, names: Iterable[str]) -> bool:
         """Whether these are all the attributes that a rule reads."""
         return self._columns.keys() >= {*names}
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> CodedColumn:
         """Return a column as it is now."""
         return self._columns[name]
 
-    def are_still(self, columns: Mapping[str, Column]) -> bool:
+    def are_still(self, columns: Mapping[str, CodedColumn]) -> bool:
         """Whether no cell has changed since the columns were these."""
         return all(
             np.array_equal(old.codes, self.column(name).codes)
@@ -132,10 +132,10 @@ class Rows:
             self.lose(target, derived.missing & self.known[target].not_applicable)
         return self.blank(rule.names, rule.outside(derived))
 
-    def follow(self, rule: Derived, *, holes_only: bool = False) -> Cells:
+    def follow(self, rule: Derived, *, missing_only: bool = False) -> Cells:
         """Fill in what follows, where it is in the domain, or its holes alone; and return it."""
         every = np.ones(self.n, dtype=bool)
-        where = self.known[rule.target.name].missing if holes_only else every
+        where = self.known[rule.target.name].missing if missing_only else every
         derived = rule.compute(self.known, self.n)
         self._fill(rule, derived, where)
         self._put(self._schema[rule.target.name], where & derived.not_applicable, rule.target.size)
@@ -162,7 +162,7 @@ class Rows:
         else:
             codes = np.where(sure, derived.low, 0).astype(np.int64)
         coded = np.where(sure, codes, column.codes).astype(code_dtype(attribute))
-        self._set(attribute.name, Column(coded, values))
+        self._set(attribute.name, CodedColumn(coded, values))
         return bool(sure.any())
 
     def route(self, rule: Routing) -> None:
@@ -210,6 +210,6 @@ class Rows:
             name = attribute.name
             self._set(name, self._columns[name].without_value(attribute, where, code))
 
-    def _set(self, name: str, column: Column) -> None:
+    def _set(self, name: str, column: CodedColumn) -> None:
         self._columns[name] = column
-        self.known |= completed_cells(self._schema, {name: column})
+        self.known |= cells_by_name(self._schema, {name: column})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from missdp.errors import DataError, ParameterError, import_optional, replacing
-from missdp.table.cells import in_arrow, without_views
+from missdp.table.cells import to_arrow_array, without_views
 from missdp.types import FrameKind
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def engine_of(data: Any) -> Any:
     """Return the module of the wing that reads frames of this type: those of Spark; or None.
 
     It has ``check``, which refuses schemas, ``source``, to count rows where they are, ``of_units``,
-    to choose rows by their units before, and ``quiet``, in which nothing is logged.
+    to choose rows by their units before, and ``muted_log``, in which nothing is logged.
     """
     kinds = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
     spark = any(kind.__module__.startswith("pyspark.sql") for kind in kinds)
@@ -82,7 +82,7 @@ def arrow_columns(
         found = list(map(str, data))
         lists = {n: cells for n, cells in zip(found, data.values(), strict=True) if n not in unread}
         _check_lists(lists.values())
-        column = lambda place: in_arrow(lists[found[place]])  # noqa: E731
+        column = lambda place: to_arrow_array(lists[found[place]])  # noqa: E731
     else:
         given = data.column_names if isinstance(data, pa.Table) else data.columns
         found, column = list(map(str, given)), partial(_column, data)
@@ -130,7 +130,7 @@ def _collected(data: Any) -> Any:
     with replacing(TypeError, by=_strange(data)):
         frame = nw.from_native(data)
     engine = engine_of(data)
-    with replacing(Exception, by=failed), engine.quiet() if engine else nullcontext():
+    with replacing(Exception, by=failed), engine.muted_log() if engine else nullcontext():
         return frame.collect().to_native() if isinstance(frame, nw.LazyFrame) else data
 
 
@@ -150,14 +150,14 @@ def _column(data: Any, position: int) -> pa.Array | pa.ChunkedArray:
     kind = series.dtype
     if isinstance(data, pd.DataFrame) and kind == nw.Categorical:
         codes = np.asarray(column.cat.codes)
-        cells = in_arrow(column.cat.categories.to_list())
+        cells = to_arrow_array(column.cat.categories.to_list())
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), cells)
     known = (nw.Boolean, nw.String, nw.Date, nw.Datetime, nw.Binary, nw.Categorical, nw.Enum)
     if kind.is_numeric() or kind in known:
         # Some have no Arrow twin, for example text with lone surrogates.
         with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
-            return in_arrow(series.to_arrow())
-    return in_arrow(series.to_list())
+            return to_arrow_array(series.to_arrow())
+    return to_arrow_array(series.to_list())
 
 
 def _check_lists(columns: Collection[Any]) -> None:

@@ -30,7 +30,7 @@ _LEFT = 1 / 3  # of what is above the base, which rows that are held leave until
 
 def batch_capacity() -> int:
     """Return how many bytes a reader may take for batches of rows, beside rows that are held."""
-    return int(_BATCHES + _LEFT * (memory_in_force() - _BASE))
+    return int(_BATCHES + _LEFT * (current_memory_limit() - _BASE))
 
 
 def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1) -> bool:
@@ -53,7 +53,7 @@ def fits_into_memory(rows: int | None, schema: Schema, *, tables: int = 1) -> bo
     if rows is None:
         return False
     cells = sum(np.dtype(code_dtype(a)).itemsize + 8 * isinstance(a, Numeric) for a in schema)
-    return _BASE + _ROOM * rows * (_ROW_BYTES + cells) * tables <= memory_in_force()
+    return _BASE + _ROOM * rows * (_ROW_BYTES + cells) * tables <= current_memory_limit()
 
 
 _LEAST_LIMIT = 2**29  # bytes; Python and its libraries take most of them
@@ -90,7 +90,7 @@ def memory_limit(size: str | int | None) -> Iterator[None]:
     Examples
     --------
     >>> with memory_limit("2GB"):
-    ...     memory_in_force()
+    ...     current_memory_limit()
     2000000000
     """
     token = _LIMIT.set(_LIMIT.get() if size is None else _read_bytes(size))
@@ -100,7 +100,7 @@ def memory_limit(size: str | int | None) -> Iterator[None]:
         _LIMIT.reset(token)
 
 
-def memory_in_force() -> int:
+def current_memory_limit() -> int:
     """Return how many bytes a run may take."""
     limit = _LIMIT.get()
     return int(_LIMIT_SHARE * _machine_memory()) if limit is None else limit

@@ -21,8 +21,8 @@ from missdp.errors import DataError, OutputError, import_optional
 from missdp.schema import AnyAttribute, Date, DateTime, Numeric, Schema
 from missdp.schema.attributes import is_number, read_number
 from missdp.schema.dates import ORIGINS
-from missdp.table.cells import in_arrow, objects
-from missdp.table.memory import memory_in_force
+from missdp.table.cells import objects, to_arrow_array
+from missdp.table.memory import current_memory_limit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +90,7 @@ def _stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch
     start = 0
     while True:
         frame, about = _read(path, row_offset=start, row_limit=_ROWS, usecols=list(names))
-        columns = [in_arrow(_cells(frame[name], name, about)) for name in names]
+        columns = [to_arrow_array(_cells(frame[name], name, about)) for name in names]
         yield pa.RecordBatch.from_arrays(columns, list(names))
         start += _ROWS
         if len(frame) < _ROWS:
@@ -187,7 +187,7 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
     """Write rows, labels and codes of missing cells; the types follow from the schema alone."""
     import pandas as pd
 
-    schema = schema.written
+    schema = schema.output_columns
     numbers = {a.name: _written_as(a, suffix) for a in schema}
     frame = pd.DataFrame({a.name: _column(table[a.name], numbers[a.name], suffix) for a in schema})
     options: dict[str, Any] = {
@@ -314,7 +314,7 @@ def _rows(path: Path) -> Iterator[list[Any]]:
     workbook = import_optional("python_calamine", purpose=_PURPOSE).CalamineWorkbook
     with zipfile.ZipFile(path) as archive:  # one with a password is no archive
         size = sum(part.file_size for part in archive.infolist())
-        if size > memory_in_force() // _PART:
+        if size > current_memory_limit() // _PART:
             raise DataError(
                 f"cannot read {str(path)!r}: unpacked, the workbook is larger than the limit of "
                 "memory has room for; save it as CSV, or raise the limit (--memory, memory_limit)"
@@ -337,7 +337,7 @@ def _sheet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatc
     head, *rows = [*_rows(path)] or [[]]
     found = [str(cell) for cell in head]
     columns = [[None if row[k] == "" else row[k] for row in rows] for k in map(found.index, names)]
-    yield pa.RecordBatch.from_arrays([*map(in_arrow, columns)], list(names))
+    yield pa.RecordBatch.from_arrays([*map(to_arrow_array, columns)], list(names))
 
 
 class SheetWriter:

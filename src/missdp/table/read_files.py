@@ -21,7 +21,7 @@ from missdp.schema import Layout
 from missdp.schema.layout import PLAIN
 from missdp.table.cells import without_long_cells
 from missdp.table.csv_files import CsvFile, Header
-from missdp.table.memory import batch_capacity, memory_in_force
+from missdp.table.memory import batch_capacity, current_memory_limit
 from missdp.table.packages import EXCEL, STAT, STAT_FILES, Described, FileFormat, described
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class DataFile:
 
         with contextlib.suppress(OSError, EOFError, zlib.error, pa.ArrowException):
             if self.is_of(CSV_FILES):
-                return self.csv.count_lines(memory_in_force() // _LEAST_ROW_BYTES)
+                return self.csv.count_lines(current_memory_limit() // _LEAST_ROW_BYTES)
             if self.is_of(PARQUET_FILES):
                 return int(self._parquet.num_rows)
         return None  # an error is raised when it is read

@@ -23,7 +23,7 @@ from missdp.session.row_kernel import (
     row_function,
 )
 from missdp.table.encode import Encoder
-from missdp.table.follow import follow_rules
+from missdp.table.follow import apply_rules
 from missdp.table.rows import Rows
 from missdp.table.units import survey_shares
 from missdp.threads import in_order
@@ -81,9 +81,10 @@ class CodedRow(RowFunction):
         del uniforms
         columns = {name: encoder.encode(rows[name]) for name, encoder in self._encoders.items()}
         found: dict[Any, Any] = {}
-        if not self.wanted and self.schema.stored is self.schema:  # read only to refuse cells
+        # Columns may be read only because they may refuse a cell.
+        if not self.wanted and self.schema.input_columns is self.schema:
             return found
-        for name, column in follow_rules(self.schema, columns, self.wanted).items():
+        for name, column in apply_rules(self.schema, columns, self.wanted).items():
             found[name] = column.codes
             if (VALUES, name) in self.columns:
                 found[VALUES, name] = column.values

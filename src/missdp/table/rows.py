@@ -117,12 +117,12 @@ class Rows:
             Columns of a frame besides those of the schema.
         """
         if not is_streamed(data):
-            names = None if schema is None else (*schema.stored.names, *besides)
-            return _of_frame(data, names, () if schema is None else schema.unread)
+            names = None if schema is None else (*schema.input_columns.names, *besides)
+            return _of_frame(data, names, () if schema is None else schema.ignored_columns)
         if isinstance(data, str | Path):
             rows = _of_files((DataFile(Path(data)),))
         else:
-            rows = data if isinstance(data, Rows) else of_relation(data)
+            rows = data if isinstance(data, Rows) else relation_rows(data)
         return rows if schema is None else rows.declared(schema)
 
     @classmethod
@@ -206,7 +206,7 @@ class Rows:
     def declared(self, schema: Schema) -> Rows:
         """Return the rows as a schema declares their file, without columns that are not read."""
         rows = self.written(schema.file)
-        return replace(rows, ignored={*self.ignored, *schema.unread})
+        return replace(rows, ignored={*self.ignored, *schema.ignored_columns})
 
     def written(self, layout: Layout) -> Rows:
         """Return the rows of the same files, which are written in another way."""
@@ -299,7 +299,7 @@ def _of_files(files: tuple[DataFile, ...], place: Path | None = None) -> Rows:
     )
 
 
-def of_relation(
+def relation_rows(
     relation: duckdb.DuckDBPyRelation, length: Callable[[], int | None] | None = None
 ) -> Rows:
     """Return the rows of a DuckDB relation."""
@@ -344,7 +344,7 @@ def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterato
             yield f"CASE WHEN {column} IS NOT NULL THEN '\\xFF'::BLOB END AS {column}"
 
 
-def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+def select_relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
     """Return the relation of one SELECT statement; refuse anything else, and run none of it."""
     import duckdb
 

@@ -17,8 +17,8 @@ from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
 from missdp.schema.schema import check_schema
 from missdp.table.decode import MissingForm, Values, check_missing_form, decode
-from missdp.table.encode import Column
-from missdp.table.follow import computed
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import computed_columns
 from missdp.table.frames import frame_kind, native_from_arrow
 from missdp.table.rows import Rows
 from missdp.table.units import rows_of_units
@@ -39,7 +39,7 @@ class Table:
     ----------
     schema : Schema
         Public facts.
-    columns : mapping of str to Column
+    columns : mapping of str to CodedColumn
         One per attribute, all of one length.
     kind : {"pandas", "polars", "pyarrow"}
         The kind of frame that came in, which is the kind that goes out.
@@ -61,7 +61,7 @@ class Table:
     """
 
     def __init__(
-        self, schema: Schema, columns: Mapping[str, Column], *, kind: FrameKind = "pandas"
+        self, schema: Schema, columns: Mapping[str, CodedColumn], *, kind: FrameKind = "pandas"
     ) -> None:
         if set(columns) != set(schema.names):
             raise DataError("a table needs exactly one column per attribute of its schema")
@@ -89,7 +89,7 @@ class Table:
                 f"these rows were not {done} by their {fact.column!r}, which is known while a "
                 "table is read: pass Table.read(...) as it is, or the frame or path itself"
             )
-        found = Table(self.schema.of_rows, self._columns, kind=self.kind)
+        found = Table(self.schema.without_unit, self._columns, kind=self.kind)
         found._weights, found._sums = self._weights, self._sums
         return found
 
@@ -123,18 +123,18 @@ class Table:
         if valued is None:
             return cls.read(rows, schema)
 
-        def lean(columns: dict[str, Column]) -> dict[str, Column]:
-            return {n: c if n in valued else Column(c.codes) for n, c in columns.items()}
+        def lean(columns: dict[str, CodedColumn]) -> dict[str, CodedColumn]:
+            return {n: c if n in valued else CodedColumn(c.codes) for n, c in columns.items()}
 
         batches = read_columns(rows, schema, some.names, refusing=True)
-        return cls(some, joined(map(lean, batches), some))
+        return cls(some, concatenate_columns(map(lean, batches), some))
 
     @classmethod
     def without_rows(cls, schema: Schema) -> Table:
         """Return an empty table of a schema, which no ledger pays for."""
         facts = {"ledger": "", "file": PLAIN, "ignore": (), "keys": (), "undeclared_columns": ()}
         plain = replace(schema, **facts)  # type: ignore[arg-type]
-        return cls.read({name: [] for name in plain.stored.names}, plain)
+        return cls.read({name: [] for name in plain.input_columns.names}, plain)
 
     @classmethod
     def read(cls, data: Any, schema: Schema) -> Table:
@@ -165,8 +165,10 @@ class Table:
             if data.schema != schema:
                 raise DataError("the table was read with another schema")
             return data
-        rows, facts = rows_of_units(data, schema), schema.of_rows
-        read = cls(schema, joined(read_columns(rows, facts), facts), kind=frame_kind(data))
+        rows, facts = rows_of_units(data, schema), schema.without_unit
+        read = cls(
+            schema, concatenate_columns(read_columns(rows, facts), facts), kind=frame_kind(data)
+        )
         if rows.is_chosen:
             read._read_as, read._weights, read._sums = schema, rows.unit_weights, rows.unit_sums
         return read
@@ -180,7 +182,7 @@ class Table:
         for attribute in schema:
             if attribute.name not in codes:
                 raise DataError(f"no codes for attribute {attribute.name!r}")
-            columns[attribute.name] = Column(_check_codes(attribute, codes[attribute.name]))
+            columns[attribute.name] = CodedColumn(_check_codes(attribute, codes[attribute.name]))
         return cls(schema, columns, kind=kind)
 
     @classmethod
@@ -201,11 +203,13 @@ class Table:
         return found
 
     @classmethod
-    def joined(cls, tables: Iterable[Table]) -> Table:
+    def concatenate(cls, tables: Iterable[Table]) -> Table:
         """Return the rows of several tables of one schema, at least one, one after the other."""
         parts = iter(tables)
         first = next(parts)
-        columns = joined((table._columns for table in chain([first], parts)), first.schema)
+        columns = concatenate_columns(
+            (table._columns for table in chain([first], parts)), first.schema
+        )
         return cls(first.schema, columns, kind=first.kind)
 
     def __repr__(self) -> str:
@@ -214,7 +218,7 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())).codes)
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> CodedColumn:
         """Codes of an attribute, and its values if the table holds any."""
         self.schema[name]
         return self._columns[name]
@@ -287,7 +291,7 @@ class Table:
             if np.any(hole) and not attribute.nullable:
                 raise DataError(f"attribute {name!r} is not declared nullable")
             columns[name] = columns[name].without_value(attribute, hole, attribute.missing_code)
-        columns |= computed(self.schema, columns)
+        columns |= computed_columns(self.schema, columns)
         return Table(self.schema, columns, kind=self.kind)
 
     def with_values(self, rng: np.random.Generator) -> Table:
@@ -304,7 +308,7 @@ class Table:
             bins = np.where(missing, 0, column.codes).astype(np.int64)
             values = attribute.decode(bins, rng.random(len(bins)))
             values[missing] = attribute.lower
-            columns[attribute.name] = Column(column.codes, values)
+            columns[attribute.name] = CodedColumn(column.codes, values)
         return Table(self.schema, columns, kind=self.kind)
 
     def coded_as(self, schema: Schema) -> Table:
@@ -360,7 +364,7 @@ class Table:
         check_missing_form(holes, values)
         keys = self.schema.keys
         fresh = pa.array(np.arange(first_key, first_key + len(self)) if keys else [], pa.int64())
-        stored = self.schema.stored
+        stored = self.schema.input_columns
         arrays = [decode(a, self._columns[a.name], holes=holes, values=values) for a in stored]
         return pa.table([*[fresh] * len(keys), *arrays], names=[*keys, *stored.names])
 
@@ -397,7 +401,7 @@ def read_columns(
     names: Iterable[str] | None = None,
     *,
     refusing: bool = False,
-) -> Iterator[dict[str, Column]]:
+) -> Iterator[dict[str, CodedColumn]]:
     """Yield encoded columns, a batch of rows at a time, every row by itself.
 
     Parameters
@@ -413,7 +417,7 @@ def read_columns(
 
     Yields
     ------
-    dict of str to Column
+    dict of str to CodedColumn
         Private.
     """
     # Imported here: the session package is imported after tables are.
@@ -421,25 +425,27 @@ def read_columns(
 
     schema.refuse_units("this way of reading")
     rows = Rows.of(data, schema)
-    rows.check(schema.stored.names)
+    rows.check(schema.input_columns.names)
     wanted = tuple(schema.names if names is None else names)
     read = schema.read_for(wanted, refusing=refusing)
     yield from CodedRow(schema, read, wanted).blocks(rows, lambda block, _: _columns(block, wanted))
 
 
-def _columns(block: Mapping[Any, NDArray[Any]], names: Iterable[str]) -> dict[str, Column]:
-    return {name: Column(block[name], block.get(("values", name))) for name in names}
+def _columns(block: Mapping[Any, NDArray[Any]], names: Iterable[str]) -> dict[str, CodedColumn]:
+    return {name: CodedColumn(block[name], block.get(("values", name))) for name in names}
 
 
 _TOGETHER = 2**22  # rows that are joined before others come
 
 
-def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
+def concatenate_columns(
+    parts: Iterable[dict[str, CodedColumn]], schema: Schema
+) -> dict[str, CodedColumn]:
     """Return the columns of all blocks of rows together, each freed once it is joined."""
     import pyarrow as pa
 
-    done: list[dict[str, Column]] = []
-    waiting: list[dict[str, Column]] = []
+    done: list[dict[str, CodedColumn]] = []
+    waiting: list[dict[str, CodedColumn]] = []
     rows = 0
     for part in parts:
         waiting.append(dict(part))
@@ -451,36 +457,36 @@ def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Colu
     return _concatenated([*done, *waiting], schema)
 
 
-def _concatenated(parts: list[dict[str, Column]], schema: Schema) -> dict[str, Column]:
+def _concatenated(parts: list[dict[str, CodedColumn]], schema: Schema) -> dict[str, CodedColumn]:
     """Return the columns of blocks of rows, which are emptied meanwhile."""
     found = {}
     for a in schema:
         columns = [part.pop(a.name) for part in parts]
         none = np.zeros(0) if isinstance(a, Numeric) else None
-        columns = columns or [Column(np.zeros(0, code_dtype(a)), none)]
+        columns = columns or [CodedColumn(np.zeros(0, code_dtype(a)), none)]
         values = [column.values for column in columns if column.values is not None]
-        found[a.name] = Column(
+        found[a.name] = CodedColumn(
             np.concatenate([column.codes for column in columns]),
             np.concatenate(values) if values else None,
         )
     return found
 
 
-def in_sizes(
-    parts: Iterable[dict[str, Column]], rows: int, schema: Schema
-) -> Iterator[dict[str, Column]]:
+def rebatch(
+    parts: Iterable[dict[str, CodedColumn]], rows: int, schema: Schema
+) -> Iterator[dict[str, CodedColumn]]:
     """Yield the same rows in blocks of so many each, but for the last; at least one block."""
-    waiting: list[dict[str, Column]] = []
+    waiting: list[dict[str, CodedColumn]] = []
     held, first, none = 0, schema.names[0], True
     for part in parts:
         waiting.append(part)
         held += len(part[first].codes)
         if held >= rows:
-            whole = joined(waiting, schema)
+            whole = concatenate_columns(waiting, schema)
             for start in range(0, held - rows + 1, rows):
                 yield {n: column.take(slice(start, start + rows)) for n, column in whole.items()}
             none = False
             waiting = [{n: c.take(slice(held - held % rows, held)) for n, c in whole.items()}]
             held %= rows
     if held or none:
-        yield joined(waiting, schema)
+        yield concatenate_columns(waiting, schema)

@@ -25,7 +25,7 @@ from missdp.schema import Layout, Schema, SurveyWeight, Unit
 from missdp.schema.attributes import read_number
 from missdp.schema.layout import PLAIN, STEPS
 from missdp.spool import Spool
-from missdp.table.cells import UNREAD, Cell, distinct, in_arrow, read_numbers
+from missdp.table.cells import UNREAD, Cell, read_numbers, to_arrow_array, unique_values
 from missdp.table.rows import Rows
 from missdp.types import Flags, Ints
 
@@ -52,13 +52,13 @@ def rows_of_units(data: Any, schema: Schema) -> Rows:
     apart = tuple(fact.column for fact in (unit, weight) if fact is not None)
     rows = Rows.of(data, schema, besides=apart)
     places = {f.column: f"[{f.table}] column" for f in (unit, weight) if f is not None}
-    rows.check((*schema.stored.names, *apart), places=places)
+    rows.check((*schema.input_columns.names, *apart), places=places)
     if not rows.is_ordered:
-        rows = kept(rows, (*schema.stored.names, *apart))
+        rows = spool_rows(rows, (*schema.input_columns.names, *apart))
     survey = None if weight is None else _survey(rows, weight, schema.file)
     units = None
     if unit is not None:
-        units = numbers(identifiers(cells, unit) for cells in _cells(rows, unit.column))
+        units = unit_numbers(identifiers(cells, unit) for cells in _cells(rows, unit.column))
     return _taking_part(rows, unit, units, survey, apart)
 
 
@@ -70,7 +70,7 @@ def _taking_part(
         assert survey is not None
         flags, units = np.ones(len(survey), dtype=bool), np.arange(len(survey))
     else:
-        flags = chosen(units, unit)
+        flags = sample_rows_per_unit(units, unit)
         units = units[flags]
         alone = units < 0  # a row without an identifier is a unit of its own
         units = np.where(alone, units.max(initial=-1) + np.cumsum(alone), units)
@@ -113,7 +113,7 @@ def _survey(rows: Rows, weight: SurveyWeight, layout: Layout) -> Ints:
     return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
 
-def kept(rows: Rows, names: tuple[str, ...]) -> Rows:
+def spool_rows(rows: Rows, names: tuple[str, ...]) -> Rows:
     """Return some columns of rows, read once, now: every pass then sees the same rows."""
     failed = DataError("the rows cannot be kept: there is no room for a temporary file")
     with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
@@ -130,10 +130,10 @@ def identifiers(data: pa.Array, unit: Unit) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    data = in_arrow(data)
+    data = to_arrow_array(data)
     missing = {b"", *(_identifier((code, False)) for code in unit.missing_codes)}
     if (found := _easy_identifiers(data)) is None:
-        cells, rows = distinct(data)
+        cells, rows = unique_values(data)
         each = pa.array([cell and _identifier(cell) for cell in cells], pa.large_binary())
         found = each.take(pa.array(np.where(rows < 0, len(cells) - 1, rows)))
     # Before Arrow 24, `if_else` with null takes wrong rows of a slice: so this is none any more.
@@ -168,7 +168,7 @@ def _easy_identifiers(data: pa.Array) -> pa.Array | None:
     return data.cast(pa.large_binary()) if easy is not False else None
 
 
-def numbers(identifiers: Iterable[pa.Array]) -> Ints:
+def unit_numbers(identifiers: Iterable[pa.Array]) -> Ints:
     """Return for each identifier a number that equal ones share; -1 if null, -2 if unread."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -184,7 +184,7 @@ def numbers(identifiers: Iterable[pa.Array]) -> Ints:
     return units
 
 
-def chosen(units: Ints, unit: Unit) -> Flags:
+def sample_rows_per_unit(units: Ints, unit: Unit) -> Flags:
     """Return True for the rows that take part: at most ``max_rows`` of each unit, drawn at random.
 
     Units are numbers: -1 is none, -2 is one that cannot be read.
@@ -234,7 +234,7 @@ def survey_shares(cells: Any, weight: SurveyWeight, layout: Layout = PLAIN) -> I
     ndarray of shape (n_rows,)
         Whole numbers of steps. Private.
     """
-    values, status = read_numbers(in_arrow(cells), {}, layout)
+    values, status = read_numbers(to_arrow_array(cells), {}, layout)
     known = (status == 0) & np.isfinite(values) & (values >= 0)
     share = np.minimum(np.where(known, values, weight.default), weight.upper) / weight.upper
     return np.floor(share * STEPS).astype(np.int64)

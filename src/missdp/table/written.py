@@ -19,7 +19,7 @@ from missdp.files import atomic_path, refusal
 from missdp.schema import Date, Numeric, Schema
 from missdp.schema.layout import PLAIN
 from missdp.table.decode import MissingForm, Values, decode
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.table.packages import STAT_WRITABLE, SheetWriter, write_stat
 
 if TYPE_CHECKING:
@@ -75,20 +75,20 @@ def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
 def _texts_of(schema: Schema, values: Values) -> str:
     """Return the names and the declared levels that a text file of a schema may hold."""
     field = "level_labels" if values == "labels" else "levels"
-    levels = chain.from_iterable(getattr(a, field, ()) for a in schema.stored)
-    return "\n".join((*schema.written.names, *map(str, levels)))
+    levels = chain.from_iterable(getattr(a, field, ()) for a in schema.input_columns)
+    return "\n".join((*schema.output_columns.names, *map(str, levels)))
 
 
 def _no_rows(schema: Schema) -> pa.Table:
     """Return the written form of a table without rows."""
     import pyarrow as pa
 
-    none = Column(np.zeros(0, dtype=np.uint8), np.zeros(0))
-    cells = [decode(a, none, holes="codes") for a in schema.written]
-    return pa.table(cells, names=list(schema.written.names))
+    none = CodedColumn(np.zeros(0, dtype=np.uint8), np.zeros(0))
+    cells = [decode(a, none, holes="codes") for a in schema.output_columns]
+    return pa.table(cells, names=list(schema.output_columns.names))
 
 
-def numbered(output: Path, number: int) -> list[Path]:
+def numbered_paths(output: Path, number: int) -> list[Path]:
     """Return the names of several files of one kind."""
     end = len(output.name) - len(_suffix(output))
     stem, suffix = output.name[:end], output.name[end:]

@@ -23,7 +23,7 @@ from missdp.schema import (
     Schema,
 )
 from missdp.table import Table
-from missdp.table.follow import follow_rules
+from missdp.table.follow import apply_rules
 from missdp.types import Ints
 
 SCHEMA = Schema(
@@ -112,7 +112,7 @@ def _read_again(table: Table, units: Ints | None = None) -> Table:
     if not schema.rules:
         return table
     columns = {name: table.column(name) for name in schema.names}
-    return Table(schema, follow_rules(schema, columns), kind=table.kind)
+    return Table(schema, apply_rules(schema, columns), kind=table.kind)
 
 
 def constant(schema: Schema, n: int, *, missing: bool = False) -> Table:
@@ -156,7 +156,7 @@ def _beside(table: Table, rows: Codes, order: Ints | None = None) -> Table:
 def _appended(table: Table, row: Codes) -> Table:
     """Return the table with rows more, the last; the others keep their values, too."""
     both = (table, Table.from_codes(table.schema, row))
-    return Table.joined(rows.with_values(np.random.default_rng(0)) for rows in both)
+    return Table.concatenate(rows.with_values(np.random.default_rng(0)) for rows in both)
 
 
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
