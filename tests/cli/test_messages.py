@@ -233,7 +233,7 @@ MESSAGES = {
     ),
     "condition that ends early": (
         2, "--where: expected comparisons such as age >= 20, joined by and, or and not, found 'age'"
-        "; text goes in quotes",
+        ". Text goes in quotes",
         "sample m.json -o x.csv --rows 5 --where age", None,
     ),
     "existing draft": (

@@ -267,9 +267,9 @@ def test_synthesize_database_with_unit_limits_its_rows(at, told, place, source):
 def test_commands_that_know_no_unit_or_another_say_so(at, fails, tmp_path):
     rows = f"{at}/visits.csv --schema {at}/unit.toml"
     ask = "--impute age --match sex 'mean(age)' --epsilon 1"
-    fails(3, "a statistic takes each row by itself", f"query {rows} {ask}")
+    fails(3, "a statistic treats each row separately", f"query {rows} {ask}")
     holed = "-o holed.csv --rate 0.1 --seed 1"
-    fails(3, "a simulation takes each row by itself", f"simulate {rows} {holed}")
+    fails(3, "a simulation treats each row separately", f"simulate {rows} {holed}")
     assert not list(tmp_path.iterdir())
 
 

@@ -751,7 +751,7 @@ def test_what_is_found_is_shown_whole(exact):
         ("share(wage > 1 and age > 20)", "about one attribute"),
         ("share(wage)", "expected"),
         ("difference(mean(wage))", "compares groups"),
-        ("difference(" * 3000 + "mean(wage)" + ")" * 3000, "not of another difference"),
+        ("difference(" * 3000 + "mean(wage)" + ")" * 3000, "not another difference"),
         ("mean(wage) by wage", "named once"),
         ("correlation(wage, age) by well", "has no groups"),
         ("mean(wage) by age, well", "not together in the workload"),

@@ -215,12 +215,12 @@ WRONG = [
         "age = months(birth, interview)",
         r"years\(earlier, later\), the only call in rules, found 'months",
     ),
-    ("age = years(birth, interview) + 1", "stands alone on its side"),
+    ("age = years(birth, interview) + 1", "must be one side"),
     ("age + 1 = years(birth, interview)", "expected an attribute, found 'age . 1'"),
     ("years(birth, interview)", "expected comparisons"),
     ("age = years(birth)", r"expected years\(earlier, later\)"),
     ("age = years(birth, interview, work)", r"expected years\(earlier, later\)"),
-    ("years(birth, interview) = years(birth, interview)", "stands alone"),
+    ("years(birth, interview) = years(birth, interview)", "must be one side"),
 ]
 OTHERS = (
     ZONED,

@@ -57,14 +57,17 @@ def test_facts_are_written_as_dates_and_read_again(tmp_path):
 
 LATE = dt.datetime(2018, 1, 1, 5)
 WRONG = [
-    *(({"lower": bad}, "is no date like") for bad in ("2018-02-30", "2018", LATE)),
+    *(({"lower": bad}, "is not a date like") for bad in ("2018-02-30", "2018", LATE)),
     *(({"lower": None}, "must be a date"), ({"upper": 1e9}, "year 1 to 9999")),
     ({"upper": "2017-01-01"}, "below upper"),
     *(({"step": bad}, "step must be one of") for bad in ("hour", "0 days", 2.0)),
     *(({"step": "week"}, "whole multiple of step"), ({"integer": False}, "number of its steps")),
     *(({"format": 3}, "format must be text"), ({"format": "%d.%q"}, "format is made of")),
     *(({"format": "%d.%m"}, "format lacks a part"), ({"format": "%d.%d.%m.%Y"}, "twice")),
-    *(({"format": "%tm"}, "no place for the step"), ({"timezone": "Europe/Atlantis"}, "unknown")),
+    *(
+        ({"format": "%tm"}, "cannot represent the step"),
+        ({"timezone": "Europe/Atlantis"}, "unknown"),
+    ),
     ({"missing_codes": ("2020-01-01",), "nullable": True}, "outside"),
     ({"edges": ("2018-01-01", "2020-01-01")}, "start at lower and end at upper"),
 ]

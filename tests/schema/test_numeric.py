@@ -251,7 +251,7 @@ def test_released_bins_that_do_not_fit_raise(told, facts):
         ("start at lower", {"edges": (1, 100)}, {}),
         ("inside", {"edges": (0, 100), "spikes": (101,)}, {}),
         ("not both", {"edges": (0, 100)}, {"edges": (0, 100)}),
-        ("leave spikes out", {"edges": (0, 100)}, {"spikes": (0,)}),
+        ("Leave spikes out", {"edges": (0, 100)}, {"spikes": (0,)}),
     ],
 )
 def test_released_bins_that_a_number_does_not_have_raise(told, bins, facts):

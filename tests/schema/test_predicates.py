@@ -179,7 +179,7 @@ def test_a_long_list_of_names_that_cannot_be_read_is_refused_at_once():
 
 def test_text_without_quotes_is_told_to_stand_in_them():
     for text in ("size in (small, 'mid')", "size in ('mid', small)", "size in small"):
-        with refuses(ParameterError, r"found 'small'; text goes in quotes$"):
+        with refuses(ParameterError, r"found 'small'\. Text goes in quotes$"):
             parse_where(text, SCHEMA)
-    with refuses(ParameterError, r"no attribute 'small'; text goes in quotes$"):
+    with refuses(ParameterError, r"no attribute 'small'\. Text goes in quotes$"):
         parse_where("size = small", SCHEMA)

@@ -110,7 +110,7 @@ FLAG = Categorical(name="flag", levels=(False, True))
 GIVEN = (A, B, REAL, WORK, SIZE, FLAG)
 UNREAD = "found the end of the text|cannot read"
 CONDITIONS = {
-    "": "written as text, and not empty", None: "written as text", "x = 1": "no attribute 'x'",
+    "": "must be text, and not empty", None: "written as text", "x = 1": "no attribute 'x'",
     "work = 'maybe'": "'maybe' is not a level of 'work'", "work < 'yes'": "'work' has no order",
     "a = 1": "follow from each other in a circle", "b > 9": r"no row in which 'a' is \[0, 0.9\)",
     "b >= 0": "no row in which 'a' is not applicable",
@@ -119,10 +119,10 @@ EQUATIONS = {
     "a = a": "at least two attributes", "a - a + b = 3": "other than 0",
     "0 * a = b": "other than 0", "a + b": "expected comparisons",
     "a + work = 3": "'work' is not numeric",
-    "real + 1 = a": "'a' is a whole number; so must be", "1e999 * a = b": "too large",
+    "real + 1 = a": "'a' is a whole number, so", "1e999 * a = b": "too large",
     "1e300 * a = 1e-300 * b": "too large", "1e-300 * a = 1e300 * b": "vanish|too large",
     "a + 1e17 = b": "too large", "a + 20 = b": "no row at all", None: "written as text",
-    "": "written as text, and not empty", "a = -": UNREAD, "a = 2 *": UNREAD, "a ? b": UNREAD,
+    "": "must be text, and not empty", "a = -": UNREAD, "a = 2 *": UNREAD, "a ? b": UNREAD,
 }  # fmt: skip
 MAPS = [
     ((("no", 1),), r"lacks a value for \['yes'\]"), ((("no", 1), ("no", 2)), "two values"),
@@ -164,7 +164,7 @@ WRONG = [
         (partial(Always, "a + b <= 3"), "always = 'a"),
     ),
     *(
-        (partial(Always, f"{x} * b = 3"), r"found .* b['\"]; sums")
+        (partial(Always, f"{x} * b = 3"), r"found .* b['\"]. Sums")
         for x in ("2 * a", "'x'", "true")
     ),
     *(

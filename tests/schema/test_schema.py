@@ -96,7 +96,7 @@ def test_what_is_no_schema_is_refused_with_the_reason():
     a = Categorical(name="x", levels=("a",))
     wrong = ("list", ["numeric"], {"a": 1}, 3, None)
     for says, *made in (
-        ("repeated", lambda: Schema((a, a))),
+        ("Repeated", lambda: Schema((a, a))),
         ("no attribute 'y'", lambda: Schema((a,))["y"]),
         ("at least one", lambda: Schema(())),
         (

@@ -67,7 +67,7 @@ def test_what_follows_is_left_out_and_not_applicable_is_a_level():
     assert modelled.schema["work"].extended_size == 3
     assert modelled.kinds == {"work": (2, 3), "hours": (4, 5)}
     assert modelled.rule_filled == {"hours", "age", "born", "years", "rent"}
-    assert not modelled.is_integer
+    assert not modelled.is_identity
 
 
 def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():

@@ -154,7 +154,7 @@ def test_a_table_that_was_read_is_fitted_as_it_was_chosen():
         PrivBayes(epsilon=1.0).fit(table.subset(["sex", "ill"]))
     with refuses(SchemaError, "another unit"):
         table.coded_as(table.schema.without_unit)
-    with refuses(SchemaError, "a column called 'row' cannot identify units"):
+    with refuses(SchemaError, "the column 'row' cannot identify units"):
         Unit("row")
 
 

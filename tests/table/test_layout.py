@@ -168,7 +168,7 @@ WRONG = [
 WRONG_UNREAD = [
     ({"ignore": "note"}, "ignore must be a list"), ({"keys": ("",)}, "keys must be a list"),
     ({"ignore": ("a", "a")}, "each column once"), ({"ignore": ("a",), "keys": ("a",)}, "once"),
-    ({"ignore": ("pay",)}, "'pay' is an attribute, and left unread"),
+    ({"ignore": ("pay",)}, "'pay' is an attribute, and is in ignore or keys"),
     ({"undeclared_columns": ("a",)}, "columns of ignore and keys only"),
 ]  # fmt: skip
 

@@ -179,7 +179,7 @@ def test_what_protects_single_rows_refuses_units():
         lambda: open_table(table, budget=Filter(1.0)),
         lambda: RowDomain.of(table.schema, rows=2),
     ):
-        with pytest.raises(SchemaError, match="takes each row by itself"):
+        with pytest.raises(SchemaError, match="treats each row separately"):
             protects()
     for other in (table.take(np.array([0, 0])), Table.from_codes(table.schema, {"age": [0, 1]})):
         with pytest.raises(DataError, match="were not chosen by their 'p'"):

@@ -130,7 +130,7 @@ class Fidelity(Record):
 def _text(number: float, error: float, unit: Any) -> str:
     """Return a number with the digits that a standard error leaves, or the date it stands for."""
     if unit and math.isfinite(number):
-        return Date.written(round(number), unit)
+        return Date.date_text(round(number), unit)
     if not math.isfinite(number) or not error > 0:
         return f"{number:g}"
     digits = -math.floor(math.log10(error))

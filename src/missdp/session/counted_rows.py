@@ -183,7 +183,7 @@ class CountedRows:
         source.schema.refuse_units("a session that is opened by hand")
         modelled = ModelView(source.schema)
         came = source
-        if not modelled.is_integer:
+        if not modelled.is_identity:
             source = modelled_source(source, modelled)
         names = source.schema.names
         sizes = dict(zip(names, strategy.shape(names, source.schema), strict=True))

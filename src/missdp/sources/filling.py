@@ -509,7 +509,7 @@ def _at_observed_years(part: Table, columns: dict[str, CodedColumn]) -> dict[str
         for name, values, years in zip(rule.by, (first, last), (excess, -excess), strict=True):
             date = schema[name]
             assert isinstance(date, Date)
-            moved = date.stepped(plus_years(values, years, date.unit))
+            moved = date.round_down(plus_years(values, years, date.unit))
             take = there & (part.codes(name) >= date.missing_code)
             there &= ~take
             take &= (date.lower <= moved) & (moved <= date.upper)  # others are filled again

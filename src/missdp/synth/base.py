@@ -719,7 +719,7 @@ class Synthesizer(Estimator):
     def _drawn(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         """Draw rows from the model, each by itself."""
         fitted, keep_missing = self.fitted_, missing_values == "keep"
-        if fitted.modelled.is_integer:
+        if fitted.modelled.is_identity:
             codes = self.sample_codes(rows, rng, keep_missing=keep_missing)
             drawn = Table.from_codes(fitted.schema, codes, kind=fitted.frame)
             return with_related_values(drawn, rng)

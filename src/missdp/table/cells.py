@@ -476,5 +476,5 @@ def _typed_dates(
                 same = moments == np.datetime64(code.replace(tzinfo=None))
                 status[same & (status != MISSING)] = mark
     near = np.where(status < 0, 0, moments.astype(np.int64)).astype(moments.dtype)
-    values = attribute.stepped(in_units(near, attribute.unit))
+    values = attribute.round_down(in_units(near, attribute.unit))
     return np.where(status < 0, np.nan, values), status
