@@ -403,14 +403,14 @@ def test_the_kit_passes(kind, tmp_path, request):
     database = SQLite(tmp_path) if sqlite else PostgreSQL(request.getfixturevalue("server"))
 
     def factory(table):
-        return DuckDBSource(database.rows([table.to_arrow(holes="codes")]), table.schema)
+        return DuckDBSource(database.rows([table.to_arrow(missing_as="codes")]), table.schema)
 
     def in_parts(tables):
         return DuckDBSource(database.rows([t.to_arrow() for t in tables]), tables[0].schema)
 
     def limited(table):
         return DuckDBSource(
-            database.rows([table.to_arrow(holes="codes")], limit=" LIMIT 40"), table.schema
+            database.rows([table.to_arrow(missing_as="codes")], limit=" LIMIT 40"), table.schema
         )
 
     report = check_source(factory, trials=2, in_parts=in_parts, most_rows=2_000)

@@ -66,7 +66,7 @@ def fails_first(batches):
 
 def test_the_kit_passes(spark):
     def factory(table):
-        return SparkSource(spark.createDataFrame(table.to_arrow(holes="codes")), table.schema)
+        return SparkSource(spark.createDataFrame(table.to_arrow(missing_as="codes")), table.schema)
 
     def in_parts(tables):
         parts = [spark.createDataFrame(t.to_arrow()).coalesce(1) for t in tables]
@@ -128,7 +128,7 @@ def test_a_retried_task_hands_in_its_counts_once(spark):
 
 def test_rules_and_kinds_are_those_of_a_table_in_memory(spark):
     table = made_up(RULED, 400, seed=3)
-    cells = table.to_arrow(holes="codes")
+    cells = table.to_arrow(missing_as="codes")
     # Rows that break rules, too: cells of different rows side by side.
     mixed = pa.table(
         [c.take(pa.array(np.roll(np.arange(400), i))) for i, c in enumerate(cells)],
@@ -308,7 +308,7 @@ def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
 def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
     table = made_up(SCHEMA, 400, seed=5)
     frame = frame_of(spark, table.to_arrow(), 3)
-    ruled = made_up(RULED, 300, seed=6).to_arrow(holes="codes")
+    ruled = made_up(RULED, 300, seed=6).to_arrow(missing_as="codes")
     cells = made_up(OPEN, 600, seed=7).to_arrow()
     found_bins = (OPEN, "joint", frame_of(spark, cells, 3), Table.read(cells, OPEN))
     complete = (RULED, "complete-rows", frame_of(spark, ruled), Table.read(ruled, RULED))
@@ -337,7 +337,7 @@ def task(cliques=TASKED, schema=RULED, **more):
 
 
 def batches(table, rows=7):
-    return table.to_arrow(holes="codes").to_batches(rows)
+    return table.to_arrow(missing_as="codes").to_batches(rows)
 
 
 def added_up(records, counter):
@@ -347,7 +347,7 @@ def added_up(records, counter):
 
 def test_partial_counts_of_any_number_of_tasks_add_up():
     table = made_up(RULED, 100, seed=2)
-    wanted = MemorySource(Table.read(table.to_arrow(holes="codes"), RULED))
+    wanted = MemorySource(Table.read(table.to_arrow(missing_as="codes"), RULED))
     for cuts in ([100], [40, 60], [0, 99, 1], [4] * 25):
         run, ends = task(), np.cumsum([0, *cuts])
         parts = [table.take(np.arange(*pair)) for pair in itertools.pairwise(ends)]
@@ -414,7 +414,7 @@ def test_rows_with_holes_are_left_out_by_their_own_cells():
     table = made_up(RULED, 80, seed=4)
     run = task(observed=("arbeit", "größe"))
     found = added_up(run(batches(table)), Counter(RULED, TASKED)).result("extended")
-    read = Table.read(table.to_arrow(holes="codes"), RULED)
+    read = Table.read(table.to_arrow(missing_as="codes"), RULED)
     whole = read.take(~(read.mask("arbeit") | read.mask("größe")))
     alike(found, MemorySource(whole).counts(TASKED, rows="extended"))
 

@@ -139,8 +139,8 @@ def _small_blocks(monkeypatch):
 @pytest.mark.parametrize("n", [0, 500])
 def test_rows_are_those_of_the_seed_however_many_blocks(spark, model, n):
     given = {"missing_values": "keep", "random_state": 7}
-    frame = sample_spark(model, spark, n, holes="codes", **given)
-    wanted = model.sample_table(n, **given).to_arrow(holes="codes")
+    frame = sample_spark(model, spark, n, missing_as="codes", **given)
+    wanted = model.sample_table(n, **given).to_arrow(missing_as="codes")
     assert (frame.rdd.getNumPartitions() > 3) == (n > 0)
     assert frame.toArrow().to_pydict() == wanted.to_pydict()
     assert frame.columns == list(RULED.names)

@@ -94,7 +94,7 @@ def test_one_row_moves_every_count_by_one_at_most(pair, missing):
 @settings(max_examples=12, deadline=None)
 @given(tables, st.integers(1, 4))
 def test_streams_count_as_memory_does_in_any_batches(rows, size):
-    cells = table_of(rows).to_arrow(holes="codes")
+    cells = table_of(rows).to_arrow(missing_as="codes")
 
     class Batched(DuckDBSource):
         def _batches(self, names):

@@ -174,15 +174,15 @@ ROWS = {
 
 def test_cells_are_the_codes_that_the_schema_declares_or_null():
     table = Table.read(pa.table(ROWS), SURVEY)
-    assert table.to_arrow(holes="codes").to_pydict() == ROWS
+    assert table.to_arrow(missing_as="codes").to_pydict() == ROWS
     plain = table.to_arrow()
-    assert plain.equals(table.to_arrow(holes="nulls"))
+    assert plain.equals(table.to_arrow(missing_as="nulls"))
     for name in SURVEY.names:
         assert plain[name].is_null().to_numpy().tolist() == table.mask(name).tolist()
     model = PrivBayes(epsilon=1.0, delta=0.0, random_state=0, n_rows=6)
     for write in (table.to_arrow, table.to_native, model.sample):
-        with refuses(ParameterError, "holes must be 'nulls' or 'codes', not 'zeros'"):
-            write(holes="zeros")
+        with refuses(ParameterError, "missing_as must be 'nulls' or 'codes', not 'zeros'"):
+            write(missing_as="zeros")
 
 
 def test_a_code_that_is_not_read_as_its_kind_is_not_written():
@@ -236,8 +236,8 @@ def tables(draw):
 @given(tables())
 def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, one):
     for name in ("x.csv", "x.parquet"):
-        write_blocks([tmp_path / name], [(0, one.to_arrow(holes="codes"))])
-    frames = [one.to_native(kind, holes="codes") for kind in ("pandas", "polars", "pyarrow")]
+        write_blocks([tmp_path / name], [(0, one.to_arrow(missing_as="codes"))])
+    frames = [one.to_native(kind, missing_as="codes") for kind in ("pandas", "polars", "pyarrow")]
     for data in (*frames, tmp_path / "x.csv", tmp_path / "x.parquet"):
         two = Table.read(data, one.schema)
         for attribute in one.schema:
@@ -246,7 +246,7 @@ def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, on
             if isinstance(attribute, Numeric):
                 np.testing.assert_array_equal(one.values(name), two.values(name))
     empty = one.take(np.zeros(len(one), dtype=bool))  # types depend on the schema alone
-    assert empty.to_arrow(holes="codes").schema == one.to_arrow(holes="codes").schema
+    assert empty.to_arrow(missing_as="codes").schema == one.to_arrow(missing_as="codes").schema
 
 
 def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path):
@@ -377,7 +377,7 @@ def test_sentinels_among_dates_are_missing_and_come_back():
     table = read(attribute, given)
     assert table.mask("a", "refused").tolist() == [False, True, True, False, False, False]
     assert table.mask("a", "unknown").tolist() == [False, False, False, True, True, False]
-    back = Table.read(table.to_native(holes="codes"), Schema((attribute,)))
+    back = Table.read(table.to_native(missing_as="codes"), Schema((attribute,)))
     assert back.codes("a").tolist() == table.codes("a").tolist()
 
 

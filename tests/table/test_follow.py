@@ -88,7 +88,7 @@ def check_settled(table):
 
 
 def check_written_and_read_again(table):
-    again = Table.read(table.to_arrow(holes="codes"), table.schema)
+    again = Table.read(table.to_arrow(missing_as="codes"), table.schema)
     assert cells_of(again) == cells_of(table)
 
 
@@ -142,7 +142,7 @@ def test_any_rows_under_any_rules_settle(case):
     check_settled(table)
     whole = cells_of(table)
     again = Table(schema, {name: table.column(name) for name in schema.names})
-    assert cells_of(Table.read(again.to_native(holes="codes"), schema)) == whole
+    assert cells_of(Table.read(again.to_native(missing_as="codes"), schema)) == whole
 
 
 def test_what_only_a_lost_cell_told_is_not_known_any_more():
@@ -163,7 +163,7 @@ def test_what_only_a_lost_cell_told_is_not_known_any_more():
 
 def one(**cells):
     blank = dict.fromkeys(SURVEY.names) | {"age": 40}
-    table = Table.read(frame([blank | cells]), SURVEY).to_arrow(holes="codes").to_pylist()
+    table = Table.read(frame([blank | cells]), SURVEY).to_arrow(missing_as="codes").to_pylist()
     return {name: value for name, value in table[0].items() if name in cells}
 
 
@@ -210,7 +210,7 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
     }
     table = Table.read(pd.DataFrame(rows), schema)
     # c - 2 b; (c - a) / 2, whole and not; two unknown stay so, one below 0; a broken rule takes all
-    assert table.to_arrow(holes="codes").to_pydict() == {
+    assert table.to_arrow(missing_as="codes").to_pydict() == {
         "a": [1, 3, None, 2, -7, None, 4],
         "b": [5, 5, 2, 5, 5, None, None],
         "c": [11, 13, None, 12, 9, None, 7],

@@ -58,7 +58,7 @@ ROWS = rows_for()
 
 
 def written(path, table=ROWS):
-    write_blocks([path], [(0, table.to_arrow(holes="codes"))], schema=table.schema)
+    write_blocks([path], [(0, table.to_arrow(missing_as="codes"))], schema=table.schema)
     return path
 
 

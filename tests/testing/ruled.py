@@ -174,7 +174,7 @@ def types_and_codes(on):
             found = types_of(model.sample(n, missing_values=missing_values, random_state=n))
             expect(found == wanted, f"columns or types differ ({n} rows, {missing_values})")
         table = model.sample_table(60, missing_values=missing_values, random_state=1)
-        frame = model.sample(60, missing_values=missing_values, random_state=1, holes="codes")
+        frame = model.sample(60, missing_values=missing_values, random_state=1, missing_as="codes")
         again = Table.read(frame, on.schema)
         for attribute in on.schema:
             written = {k for k in attribute.kinds if attribute.codes_of(k)} | {"missing"}

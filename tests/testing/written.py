@@ -51,15 +51,17 @@ class _AsWritten(Table):
     cells: pa.Table
     were_read = False
 
-    def to_arrow(self, *, holes="nulls", values="codes"):
+    def to_arrow(self, *, missing_as="nulls", values="codes"):
         """Return the cells; kinds of missing are in their codes anyway."""
-        del holes, values
+        del missing_as, values
         self.were_read = True
         return self.cells
 
-    def to_native(self, kind=None, *, holes="nulls", values="codes"):
+    def to_native(self, kind=None, *, missing_as="nulls", values="codes"):
         """Return the cells as a frame."""
-        return native_from_arrow(self.to_arrow(holes=holes, values=values), kind or self.kind)
+        return native_from_arrow(
+            self.to_arrow(missing_as=missing_as, values=values), kind or self.kind
+        )
 
 
 def spelled(schema, n, seed=0, *, unfit=None):

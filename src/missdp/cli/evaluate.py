@@ -116,7 +116,7 @@ def _figures(
     made = Rows.of(synthetic)
     if synthetic.suffix == ".json" and model is not None:
         drawn = model.sample_table(missing_values=_missing_values(model))
-        made = Rows.of(drawn.to_arrow(holes="codes"))
+        made = Rows.of(drawn.to_arrow(missing_as="codes"))
     else:
         check_rows_of(synthetic, model)
     if how["control"] is not None and not how["f1"]:

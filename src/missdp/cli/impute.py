@@ -64,7 +64,7 @@ def impute(data: str, model: Path, output: Path, copies: int | None, **how: Any)
         filled = imputer.transform_blocks(rows, draws=len(outputs))
         codes = missing_form_of(output, MISSING[how["missing_as"]])
         tables = (pair for block in filled for pair in enumerate(block))
-        blocks = ((place, table.to_arrow(holes=codes)) for place, table in tables)
+        blocks = ((place, table.to_arrow(missing_as=codes)) for place, table in tables)
         write_blocks(outputs, blocks, schema=facts)
     names, guarantee = [str(path) for path in outputs], imputer.guarantee_
     document: dict[str, Any] = {

@@ -180,7 +180,7 @@ def draw(
                 rows, missing_values=keep, random_state=drawing, where=where
             ):
                 done += len(block)
-                table = block.to_arrow(holes=missing, values=LEVELS[levels_as])
+                table = block.to_arrow(missing_as=missing, values=LEVELS[levels_as])
                 yield place, table.replace_schema_metadata(facts)
                 progress(stage, done / total)
 

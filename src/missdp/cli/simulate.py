@@ -76,7 +76,7 @@ def simulate(data: str, schema: Path, output: Path, rate: float, **how: Any) -> 
         nonlocal found
         for block in kind(rate=rate).apply_blocks(blocks, random_state=how["seed"]):
             found = block.schema
-            yield 0, block.to_arrow(holes=codes)
+            yield 0, block.to_arrow(missing_as=codes)
 
     write_blocks([output], written(), schema=facts)
     if place is not None:

@@ -191,7 +191,7 @@ def sample_spark(
     *,
     missing_values: MissingValues = "fill",
     random_state: int | None = None,
-    holes: MissingForm = "nulls",
+    missing_as: MissingForm = "nulls",
 ) -> DataFrame:
     """Return synthetic rows as a Spark data frame, drawn where it is computed; costs no privacy.
 
@@ -201,7 +201,7 @@ def sample_spark(
         Fitted, or loaded. It holds released values only, and goes to the executors, which need
         this package, in this version.
     session : pyspark.sql.SparkSession
-    n, missing_values, random_state, holes
+    n, missing_values, random_state, missing_as
         See :meth:`missdp.synth.Synthesizer.sample`. Without a seed, one of 128 bits is drawn now
         from the operating system, so that the frame has the same rows whenever it is computed.
 
@@ -219,7 +219,7 @@ def sample_spark(
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    check_missing_form(holes)
+    check_missing_form(missing_as)
     next(model.sample_blocks(0, missing_values=missing_values))  # refuses what sampling would
     if n is not None and not (is_integer(n) and n >= 0):
         raise ParameterError("n must be a whole number of rows, at least 0")
@@ -236,9 +236,13 @@ def sample_spark(
                 fresh = _child(rng, number) if len(sizes) > 1 else copy.deepcopy(rng)
                 drawn = sent.sample_block(missing_values, sizes[number], fresh)
                 first = 1 + sum(sizes[:number])
-                yield from drawn.to_arrow(holes=holes, first_key=first).to_batches(_BATCH_ROWS)
+                yield from drawn.to_arrow(missing_as=missing_as, first_key=first).to_batches(
+                    _BATCH_ROWS
+                )
 
-    plain = model.sample_table(0, missing_values=missing_values).to_arrow(holes=holes).schema
+    plain = (
+        model.sample_table(0, missing_values=missing_values).to_arrow(missing_as=missing_as).schema
+    )
     blocks = session.range(0, len(sizes), 1, numPartitions=len(sizes))
     return blocks.mapInArrow(run, from_arrow_schema(plain))
 

@@ -120,7 +120,7 @@ def _private(rows: Rows, facts: Schema) -> tuple[Any, Any, Schema]:
         chosen = counted = rows_of_units(rows, facts)
         if facts.is_weighted:
             read = Table.read(chosen, facts.without_unit)  # the same rows of each unit
-            counted = Rows.of(read._as_counted().to_arrow(holes="codes"))
+            counted = Rows.of(read._as_counted().to_arrow(missing_as="codes"))
     return chosen, counted, facts.without_unit
 
 

@@ -547,7 +547,7 @@ def missingness_by_kind(
     truth, synthetic : Table, or any table or file that Table.read takes
         The private table, and a synthetic one that kept its missing cells. Where a file or frame
         holds nulls instead of codes, kinds other than plain missing cannot be told, except that
-        what is not applicable follows from the rules: write codes, with ``holes="codes"``.
+        what is not applicable follows from the rules: write codes, with ``missing_as="codes"``.
     schema : Schema, optional
         The declared domain; needed if neither is a Table.
 

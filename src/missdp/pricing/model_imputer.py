@@ -148,7 +148,7 @@ class DPImputer(StableTransformer):
         return self
 
     def transform(
-        self, X: Any, *, multiple: int | None = None, holes: MissingForm = "nulls"
+        self, X: Any, *, multiple: int | None = None, missing_as: MissingForm = "nulls"
     ) -> Any:
         """Return the rows with their missing cells filled. They are as private as they were.
 
@@ -161,7 +161,7 @@ class DPImputer(StableTransformer):
             Fill the missing cells that many times, at least 2, with independent draws from one
             model. Its own error is not in them: pooled intervals do not hold where missing cells
             depend on other answers.
-        holes : {"nulls", "codes"}, default "nulls"
+        missing_as : {"nulls", "codes"}, default "nulls"
             What cells that are not applicable come back as; see `Table.to_arrow`.
 
         Returns
@@ -171,9 +171,9 @@ class DPImputer(StableTransformer):
             frame keeps its index. The schema of a Table says of what may have been missing that it
             may have been filled (``imputed_before``).
         """
-        check_missing_form(holes)
+        check_missing_form(missing_as)
         draws = 1 if multiple is None else whole("multiple", multiple, least=2)
-        fill = self._filled(X, holes)
+        fill = self._filled(X, missing_as)
         filled = [fill(draw) for draw in range(draws)]
         return filled[0] if multiple is None else filled
 
@@ -210,7 +210,7 @@ class DPImputer(StableTransformer):
         laws = _laws_of(self._released())
         return partial(complete_table, conditionals=laws, entropy=entropy, filling=self.filling)
 
-    def _filled(self, X: Any, holes: MissingForm) -> Callable[[int], Any]:
+    def _filled(self, X: Any, missing_as: MissingForm) -> Callable[[int], Any]:
         """Return what fills the rows, by the number of the draw."""
         import pandas as pd
 
@@ -223,7 +223,7 @@ class DPImputer(StableTransformer):
             found = complete(table, draw=draw)
             if isinstance(X, Table):
                 return _marked(found.coded_as(X.schema))
-            frame = found.to_native(holes=holes)
+            frame = found.to_native(missing_as=missing_as)
             if isinstance(X, pd.DataFrame):
                 frame.index = X.index
             return frame

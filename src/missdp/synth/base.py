@@ -484,7 +484,7 @@ class Synthesizer(Estimator):
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
         multiple: int | None = None,
-        holes: MissingForm = "nulls",
+        missing_as: MissingForm = "nulls",
         values: Values = "codes",
         where: Where | None = None,
     ) -> Any:
@@ -505,7 +505,7 @@ class Synthesizer(Estimator):
             fitted one by as much as noise, sampling and holes leave unknown. Combine estimates
             with :func:`~missdp.evaluate.combine_estimates`. One refit each; AllPairs, AIM and MST
             only. What their intervals do not cover is in docs/multiple-tables.md.
-        holes : {"nulls", "codes"}, default "nulls"
+        missing_as : {"nulls", "codes"}, default "nulls"
             What a cell without a value comes back as: null, or the first code that the schema
             declares for its kind of missing.
         values : {"codes", "labels"}, default "codes"
@@ -523,15 +523,17 @@ class Synthesizer(Estimator):
         frame, or list of frames if ``multiple`` is given
             As was fitted, with the schema's columns and dtypes.
         """
-        check_missing_form(holes, values)
+        check_missing_form(missing_as, values)
         if multiple is not None:
             n = round(self.effective_size_) if n is None else n
             models = self.uncertain_models(multiple, random_state=random_state)
             drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
-            return [drawn(model, n).to_native(holes=holes, values=values) for model in models]
+            return [
+                drawn(model, n).to_native(missing_as=missing_as, values=values) for model in models
+            ]
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state, where=where
-        ).to_native(holes=holes, values=values)
+        ).to_native(missing_as=missing_as, values=values)
 
     def estimate(self, question: str, *, by: Any = (), confidence: float = 0.95) -> Any:
         """Estimate from what was released, without rows; costs no privacy.

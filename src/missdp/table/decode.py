@@ -30,10 +30,10 @@ _Code: TypeAlias = str | float
 Values: TypeAlias = Literal["codes", "labels"]
 
 
-def check_missing_form(holes: str, values: str = "codes") -> None:
+def check_missing_form(missing_as: str, values: str = "codes") -> None:
     """Refuse what is no way to write cells, without a value or with one."""
-    if holes not in ("nulls", "codes"):
-        raise ParameterError(f"holes must be 'nulls' or 'codes', not {holes!r}")
+    if missing_as not in ("nulls", "codes"):
+        raise ParameterError(f"missing_as must be 'nulls' or 'codes', not {missing_as!r}")
     if values not in ("codes", "labels"):
         raise ParameterError(f"values must be 'codes' or 'labels', not {values!r}")
 
@@ -59,7 +59,7 @@ def decode(
     attribute: AnyAttribute,
     column: CodedColumn,
     *,
-    holes: MissingForm = "nulls",
+    missing_as: MissingForm = "nulls",
     values: Values = "codes",
 ) -> pa.Array:
     """Return the cells of a column in a type that depends on the attribute alone.
@@ -68,7 +68,7 @@ def decode(
     ----------
     attribute : AnyAttribute
     column : Column
-    holes, values : str, optional
+    missing_as, values : str, optional
         As in :meth:`Table.to_arrow`.
 
     Returns
@@ -79,7 +79,7 @@ def decode(
     import pyarrow.compute as pc
 
     cells = _values(attribute, column, values)
-    written = _codes_to_write(attribute) if holes == "codes" else {}
+    written = _codes_to_write(attribute) if missing_as == "codes" else {}
     if not written:
         return cells
     each = _in_one_type([written.get(kind) for kind in attribute.kinds], cells.type)

@@ -332,13 +332,13 @@ class Table:
         return Table.of_block(schema, map_rows(recoded, self.block(), len(self)), kind=self.kind)
 
     def to_arrow(
-        self, *, holes: MissingForm = "nulls", values: Values = "codes", first_key: int = 1
+        self, *, missing_as: MissingForm = "nulls", values: Values = "codes", first_key: int = 1
     ) -> pa.Table:
         """Return an Arrow table whose types depend on the schema alone.
 
         Parameters
         ----------
-        holes : {"nulls", "codes"}, default "nulls"
+        missing_as : {"nulls", "codes"}, default "nulls"
             What is written for a cell without a value: null, or the first code that the schema
             declares for its kind of missing (null if it declares none). Then a table that is read
             again is the same, kinds included. A column of numbers whose codes are text becomes
@@ -356,23 +356,25 @@ class Table:
         >>> age = Numeric(name="age", lower=0, upper=99, nullable=True, refused=(-7,))
         >>> schema = Schema((age,))
         >>> table = Table.read(pa.table({"age": [30, -7, None]}), schema)
-        >>> table.to_arrow(holes="codes")["age"].to_pylist()
+        >>> table.to_arrow(missing_as="codes")["age"].to_pylist()
         [30.0, -7.0, None]
         """
         import pyarrow as pa
 
-        check_missing_form(holes, values)
+        check_missing_form(missing_as, values)
         keys = self.schema.keys
         fresh = pa.array(np.arange(first_key, first_key + len(self)) if keys else [], pa.int64())
         stored = self.schema.input_columns
-        arrays = [decode(a, self._columns[a.name], holes=holes, values=values) for a in stored]
+        arrays = [
+            decode(a, self._columns[a.name], missing_as=missing_as, values=values) for a in stored
+        ]
         return pa.table([*[fresh] * len(keys), *arrays], names=[*keys, *stored.names])
 
     def to_native(
         self,
         kind: FrameKind | None = None,
         *,
-        holes: MissingForm = "nulls",
+        missing_as: MissingForm = "nulls",
         values: Values = "codes",
     ) -> Any:
         """Return a frame of the kind that came in, or of the kind asked for.
@@ -380,10 +382,12 @@ class Table:
         Parameters
         ----------
         kind : {"pandas", "polars", "pyarrow"}, optional
-        holes, values : str, optional
+        missing_as, values : str, optional
             As in :meth:`to_arrow`.
         """
-        return native_from_arrow(self.to_arrow(holes=holes, values=values), kind or self.kind)
+        return native_from_arrow(
+            self.to_arrow(missing_as=missing_as, values=values), kind or self.kind
+        )
 
 
 def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsignedinteger]:

@@ -49,9 +49,9 @@ def output_format(path: Path) -> Literal["text", "columns", "whole"]:
     return "text" if suffix in _TEXT else "columns" if suffix in _COLUMNS else "whole"
 
 
-def missing_form_of(path: Path, holes: MissingForm | None) -> MissingForm:
+def missing_form_of(path: Path, missing_as: MissingForm | None) -> MissingForm:
     """Return how cells without a value are written: as asked for, or as suits a kind of file."""
-    return holes or ("codes" if _suffix(path) in (".sav", ".dta") else "nulls")
+    return missing_as or ("codes" if _suffix(path) in (".sav", ".dta") else "nulls")
 
 
 def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
@@ -84,7 +84,7 @@ def _no_rows(schema: Schema) -> pa.Table:
     import pyarrow as pa
 
     none = CodedColumn(np.zeros(0, dtype=np.uint8), np.zeros(0))
-    cells = [decode(a, none, holes="codes") for a in schema.output_columns]
+    cells = [decode(a, none, missing_as="codes") for a in schema.output_columns]
     return pa.table(cells, names=list(schema.output_columns.names))
 
 

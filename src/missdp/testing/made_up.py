@@ -107,7 +107,7 @@ def _read_again(table: Table, units: Ints | None = None) -> Table:
     schema = table.schema
     if schema.unit is not None:
         own = np.arange(len(table)) // schema.unit.max_rows if units is None else units
-        frame = table.to_native("pandas", holes="codes").assign(**{schema.unit.column: own})
+        frame = table.to_native("pandas", missing_as="codes").assign(**{schema.unit.column: own})
         return Table.read(frame, schema)
     if not schema.rules:
         return table
