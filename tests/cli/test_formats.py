@@ -74,7 +74,7 @@ def test_names_that_a_file_cannot_hold_are_refused_before_a_charge(survey, run):
     draft = draft_schema("rows.sav").declare_public()
     Schema((draft["sex"], replace(draft["age"], name="age now"))).to_toml("s.toml")
     code, _, err = run(f"synthesize rows.sav --schema s.toml -o x.sav {PRIVBAYES}")
-    assert (code != 0, "do not fit this kind of file" in err) == (True, True)
+    assert (code != 0, "do not fit this format" in err) == (True, True)
     assert not list(survey.glob("x*"))
 
 

@@ -108,7 +108,7 @@ def test_long_cells_take_no_more_memory_than_there_may_be(folder, dictionary, ex
     assert int(code) == expected
     assert int(taken) <= 1.05 * 2**29
     if expected:
-        assert ("is longer than the limit of memory" in said[0], "sss" in said[0]) == (True, False)
+        assert ("exceeds the limit of memory" in said[0], "sss" in said[0]) == (True, False)
 
 
 # -- the same results ----------------------------------------------------------------------------

@@ -159,7 +159,8 @@ def test_a_task_that_is_run_again_draws_the_same_rows(spark, model):
 def test_what_sampling_refuses_is_refused_at_once(spark, model):
     with refuses(NotFittedError):
         sample_spark(AllPairs(epsilon=1.0), spark)
-    for name, bad in (("n", -1), ("n", 1.5), ("n", True), ("missing_values", "?"), ("holes", "?")):
+    words = (("missing_values", "?"), ("missing_as", "?"))
+    for name, bad in (("n", -1), ("n", 1.5), ("n", True), *words):
         with refuses(ParameterError, f"{name} must be"):
             sample_spark(model, spark, **{name: bad})
 

@@ -234,7 +234,7 @@ NEVER = {
     "filling": ("best", None, 1),
     "random_state": (-1, True, np.random.default_rng()),
     "multiple": (0, 1, -1, 1.5, True, "2"),
-    "holes": ("blank",),
+    "missing_as": ("blank",),
 }
 OTHER = Schema((*SCHEMA.attributes[:3], Numeric(name="weight", lower=0, upper=2, bins=4)))
 STRANGE = holey(10).assign(smoker="xyzzy")
@@ -243,7 +243,7 @@ ROWS = [STRANGE, holey(10).drop(columns="age"), Table.read(holey(10), OTHER), np
 
 def test_bad_parameters_and_other_rows_are_refused_and_no_cell_is_quoted():
     for name, bad in [(name, bad) for name, bads in NEVER.items() for bad in bads]:
-        facts, more = ({}, {name: bad}) if name in ("multiple", "holes") else ({name: bad}, {})
+        facts, more = ({}, {name: bad}) if name in ("multiple", "missing_as") else ({name: bad}, {})
         with pytest.raises(
             (ParameterError, NotFittedError), match="synthesizer|not fitted|" + name
         ):

@@ -318,8 +318,8 @@ def test_a_draft_of_whose_rows_they_are_is_a_key(name):
     for cells in ([*range(200)] * 2, [f"P{k}" for k in range(200)] * 2):
         draft = draft_columns({name: cells, "age": [*range(40)] * 10})
         assert draft.facts.keys == (name,)
-        assert "looks like whose rows they are" in draft.unread[name]
-        assert "write [unit] and" in draft.reasons[name]
+        assert "looks like an identifier of units" in draft.unread[name]
+        assert "write [unit] above" in draft.reasons[name]
 
 
 def test_a_draft_of_numbers_without_a_key_name_reads_them():
@@ -355,7 +355,7 @@ def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
         column = column.dictionary_encode() if form[0] == "d" else column
         frame = pa.table({"zip": column, "other": ["a"] * len(codes)})
     draft = draft_columns(frame)
-    assert "some with zeros in front: it looks like an identifier" in draft.unread["zip"]
+    assert "some with leading zeros: it looks like an identifier" in draft.unread["zip"]
     assert draft.facts.keys == ("zip",)
     (digits,) = blocks(as_file(draft, tmp_path))
     first = pd.DataFrame({"zip": [code[0] for code in codes]})

@@ -151,7 +151,7 @@ def test_a_code_among_dates_leaves_dates_beyond_the_calendar_as_they_are(day, nu
 def test_columns_that_a_file_cannot_hold_are_refused_early(tmp_path):
     spaced = Schema((Numeric(name="two words", lower=0, upper=1),))
     for suffix in (".sav", ".dta"):
-        with pytest.raises(OutputError, match="do not fit this kind of file"):
+        with pytest.raises(OutputError, match="do not fit this format"):
             check_holds(tmp_path / f"rows{suffix}", spaced)
         check_holds(tmp_path / f"rows{suffix}", facts(suffix))
         with pytest.raises(OutputError, match="have both"):

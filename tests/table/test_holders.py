@@ -87,7 +87,7 @@ NO_TABLES = [
     ({"a": [1]}, "column 'b', which the data does not have"),
     ({"a": [1], "b": ["x"], "c": [1]}, "does not declare.*c"),
     ({"a": "1", "b": ["x"]}, "lists of cells"),
-    (pd.concat([FRAME, FRAME["a"]], axis=1), "repeated.*a"),
+    (pd.concat([FRAME, FRAME["a"]], axis=1), "Repeated.*a"),
     (FRAME.assign(a=[0.5, "secret", None]), "cannot be read"),
     (FRAME.assign(a=pd.Series([2**70, 1, 0], dtype=object)), "outside"),
     (FAILING, "fails"),

@@ -166,7 +166,7 @@ def test_rows_that_are_kept_lie_where_nobody_else_reads_them(monkeypatch):
     assert sorted(ages_read(rows)) == [1, 2, 3]
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b"))  # noqa: SIM115
-    with pytest.raises(DataError, match="cannot be kept") as found:
+    with pytest.raises(DataError, match="cannot be copied") as found:
         spool_rows(shuffled(frame)[0], ("age", "p"))
     assert "No space" not in "".join(traceback.format_exception(found.value))
 

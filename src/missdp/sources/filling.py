@@ -461,13 +461,13 @@ def _ruled(part: Table, columns: dict[str, CodedColumn]) -> tuple[dict[str, Code
         if target in book.derived:
             rows.follow(book.derived[target], missing_only=True)
         if target in book.routing:
-            applies = book.routing[target].unless.truth(rows.known, n)
-            cell, observed = rows.known[target], ~part.mask(target)
+            applies = book.routing[target].unless.truth(rows.cells, n)
+            cell, observed = rows.cells[target], ~part.mask(target)
             broken |= applies.is_true & cell.not_applicable
             broken |= applies.is_false & cell.has_value & observed
             rows.route(book.routing[target])
     for bound in book.bound:
-        broken |= bound.broken(rows.known, n).is_true
+        broken |= bound.broken(rows.cells, n).is_true
     found = {name: rows.column(name) for name in schema.names}
     for attribute in schema:
         broken |= found[attribute.name].codes >= attribute.missing_code

@@ -181,11 +181,11 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
     for target in book.order:
         if target in book.derived:
             rule = book.derived[target]
-            derived = rule.compute(rows.known, n)
+            derived = rule.compute(rows.cells, n)
             broken |= rule.outside(derived)
             rows.follow(rule)
             if rule.instead is not None:  # without the first, there is no difference
-                rows.lose(rule.by[1], rows.known[rule.by[0]].missing)
+                rows.lose(rule.by[1], rows.cells[rule.by[0]].missing)
             if schema[target].nullable:
                 rows.lose(target, derived.missing)
             else:
@@ -193,7 +193,7 @@ def followed(table: Table, *, overrule: bool = False) -> tuple[Table, NDArray[np
         if target in book.routing:
             broken |= _misrouted(book.routing[target], rows, overrule=overrule)
             rows.route(book.routing[target])
-    known = rows.known
+    known = rows.cells
     for bound in book.bound:
         broken |= bound.broken(known, n).is_true
     return Table(
@@ -212,7 +212,7 @@ def _loosened(modelled: ModelView, codes: Codes, share: float, rng: np.random.Ge
 
 def _misrouted(rule: Routing, rows: RuledRows, *, overrule: bool) -> NDArray[np.bool_]:
     """Tell which rows have no value although the condition holds, or one although it fails."""
-    applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target.name]
+    applies, cells = rule.unless.truth(rows.cells, rows.n), rows.cells[rule.target.name]
     found = applies.is_true & cells.not_applicable
     return np.asarray(found if overrule else found | (applies.is_false & cells.has_value))
 
