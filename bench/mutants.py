@@ -307,7 +307,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/sources/test_modelled.py::test_memory_and_streams_count_alike"),
     ("sources", "streamed rows with holes are counted as complete", "codes, n_rows = rows_where(marks, codes, n_rows)", "rows_where(marks, codes, n_rows)",
      "tests/sources/test_filling.py"),
-    ("sources", "filling changes what was observed", "holes = codes >= np.array(conditionals.sizes, dtype=np.int64)", "holes = codes >= np.array(conditionals.sizes, dtype=np.int64) - 1",
+    ("sources", "filling changes what was observed", "missing = codes >= np.array(model.sizes, dtype=np.int64)", "missing = codes >= np.array(model.sizes, dtype=np.int64) - 1",
      "tests/sources/test_filling.py"),
     ("engines", "a task goes on where another stopped", "counter = copy.copy(self.counter)  # without counts", "counter = self.counter",
      "tests/engines/test_spark.py"),

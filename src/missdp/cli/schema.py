@@ -116,7 +116,7 @@ def import_(codebook: Path, output: Path) -> None:
     check_free([output])
     book = read_codebook(codebook)
     book.to_toml(output)
-    facts, lacking = book.schema(), book.left_out()
+    facts, lacking = book.schema(), book.omitted()
     lines = [f"Wrote {output}: {len(facts)} attributes, {len(facts.rules)} rules."]
     lines += ["To be written by hand (comments at the end of the file):"] * bool(lacking)
     lines += [f"  {why}" for why in lacking.values()]

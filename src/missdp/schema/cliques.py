@@ -134,12 +134,7 @@ def _planned(
     return groups
 
 
-def _grow(
-    start: Flags,
-    member: Flags,
-    sizes: Floats,
-    group_cells: int,
-) -> Flags:
+def _grow(start: Flags, member: Flags, sizes: Floats, group_cells: int) -> Flags:
     """Return the attributes of a group that starts from a clique and covers more cliques."""
     chosen = start.copy()
     lacking = np.count_nonzero(member[:, ~chosen], axis=1)

@@ -21,8 +21,7 @@ from missdp.schema.schema import Schema
 MAX_LEVEL_CHARACTERS: Final = 100  # characters of a level. Longer text is in the bucket.
 _MAX_LEVELS: Final = 1000  # levels that one attribute may request
 MaxLevels: TypeAlias = Annotated[
-    int,
-    Field(ge=1, le=_MAX_LEVELS, description=f"a whole number from 1 to {_MAX_LEVELS}"),
+    int, Field(ge=1, le=_MAX_LEVELS, description=f"a whole number from 1 to {_MAX_LEVELS}")
 ]
 
 

@@ -48,8 +48,7 @@ _LEDGER = re.compile(r"|(?!\w[^/]*://[^@]*:[^@]*@)[^\s#]*#[\w.-]+")
 
 
 Names: TypeAlias = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...],
-    Field(description="a list of names of columns"),
+    tuple[Annotated[str, Field(min_length=1)], ...], Field(description="a list of names of columns")
 ]
 
 
@@ -113,8 +112,7 @@ class Schema(Record):
         Field(description="a list of Categorical, Ordinal, Numeric and Date attributes"),
     ]
     rules: Annotated[
-        tuple[Rule, ...],
-        Field(description="a list of Always, Never, NotApplicable and Determined"),
+        tuple[Rule, ...], Field(description="a list of Always, Never, NotApplicable and Determined")
     ] = ()
     ledger: Annotated[str, Field(description="URL#NAME or #NAME")] = field(
         default="", compare=False

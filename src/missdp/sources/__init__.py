@@ -1,11 +1,11 @@
-"""Where private rows come from. Sources never add noise.
+"""Sources of private rows, which count rows. Sources never add noise.
 
-* `memory`: tables in memory; `streamed`: rows that stream, and DuckDB; engines that need an extra
-  are in `missdp.engines`. `opening`: the source that fits an input. How files and cells are read is
-  in `missdp.table`.
+* `in_memory`: tables in memory. `streamed`: streamed rows, and DuckDB. `opening`: the source for an
+  input. Engines that need an extra are in `missdp.engines`.
 * `filling`: row functions that fill missing cells from a released model.
 
-Rows are changed by `missdp.session.row_kernel` and counted by `missdp.session.counting`.
+`missdp.table` reads files and cells. `missdp.session.row_kernel` maps rows, and
+`missdp.session.counting` counts them.
 """
 
 from missdp.exports import exported

@@ -143,9 +143,7 @@ class _Unread(NamedTuple):
 _IDENTIFIERS: Final = {
     "row": _Unread("has a different value in every row: it looks like a key", "key", _FRESH),
     "unit": _Unread(
-        "has repeated values: it looks like an identifier of units",
-        "key",
-        f"{_FRESH} {_UNIT}",
+        "has repeated values: it looks like an identifier of units", "key", f"{_FRESH} {_UNIT}"
     ),
 }
 _NO_TEXT: Final = _Unread("has cells that are neither short text in UTF-8, numbers nor true/false")

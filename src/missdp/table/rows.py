@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-_AS_THEY_ARE = frozenset(
-    (
-        *("boolean", "tinyint", "smallint", "integer", "bigint", "float", "double", "decimal"),
-        *("utinyint", "usmallint", "uinteger", "ubigint", "enum", "uuid"),
-        *("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"),
-        *("timestamp with time zone", "sqlnull", "null"),
-    )
-)
+# DuckDB converts cells of these types to Arrow without changes.
+_UNCHANGED = (
+    "boolean", "tinyint", "smallint", "integer", "bigint", "float", "double", "decimal", "utinyint",
+    "usmallint", "uinteger", "ubigint", "enum", "uuid", "date", "timestamp", "timestamp_s",
+    "timestamp_ms", "timestamp_ns", "timestamp with time zone", "sqlnull", "null",
+)  # fmt: skip
 _AS_BYTES = {"varchar": "encode({})", "blob": "{}"}  # cells that are too long are replaced
 # DuckDB's Arrow types are too small for these types. As text they are exact.
 _AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
@@ -354,7 +352,7 @@ def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterato
                 f"CASE WHEN octet_length({_AS_BYTES[kind].format(column)}) > {LONGEST_BYTES} "
                 f"THEN '\\xFF'::BLOB ELSE {_AS_BYTES[kind].format(column)} END AS {column}"
             )
-        elif kind in _AS_THEY_ARE:
+        elif kind in _UNCHANGED:
             yield column
         elif kind in _AS_TEXT:
             yield f"CAST({column} AS VARCHAR) AS {column}"

@@ -453,11 +453,7 @@ def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsign
 
 
 def read_columns(
-    data: Any,
-    schema: Schema,
-    names: Iterable[str] | None = None,
-    *,
-    refusing: bool = False,
+    data: Any, schema: Schema, names: Iterable[str] | None = None, *, refusing: bool = False
 ) -> Iterator[dict[str, CodedColumn]]:
     """Yield encoded columns, a batch of rows at a time. Each row is encoded independently.
 
