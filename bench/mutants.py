@@ -708,7 +708,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/governance/test_dossier.py"),
     ("governance", "a seed is not said", "\"seeded\": ExplicitSeed in kinds", "\"seeded\": False",
      "tests/governance/test_dossier.py"),
-    ("cli", "error that quotes a cell", "f\"unexpected {type(error).__name__}; details", "f\"unexpected {error}; details",
+    ("cli", "error that quotes a cell", "f\"unexpected {type(error).__name__}. Details", "f\"unexpected {error}. Details",
      "tests/cli/test_cli.py"),
     ("cli", "a model that cannot be saved in its place is lost", "place, failed = _saved_elsewhere(text, output.name), error", "place, failed = None, error",
      "tests/cli/test_releases.py"),

@@ -88,7 +88,7 @@ def test_tables_of_two_models_do_not_become_one_set(several, fails, ok):
     before = {path: path.read_bytes() for path in several.glob("t-*")}
     for more in ("3", "2"):
         fails(5, "exists", f"{ask} --copies {more}")
-    fails(5, "'t-3.csv' would seem", f"{ask} --copies 2 --overwrite")
+    fails(5, "'t-3.csv' would look like", f"{ask} --copies 2 --overwrite")
     assert {path: path.read_bytes() for path in several.glob("t-*")} == before
     ok(f"{ask} --copies 3 --overwrite")
     ok(ask)  # one table is no set

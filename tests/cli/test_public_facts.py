@@ -332,4 +332,4 @@ def test_what_may_be_a_weight_is_marked_and_what_a_generous_upper_end_costs_is_s
     assert "A row counts 10.0% of the largest weight on average" in ok(f"{asked} --mean-weight 4")
     fails(2, "--mean-weight must be above 0", f"{asked} --mean-weight 41")
     draft_columns({"pweight": [1.5, 2.5] * 100, "age": [31, 70] * 100}).to_toml("d.toml")
-    assert Path("d.toml").read_text().count("write [weight] and") == 1
+    assert Path("d.toml").read_text().count("write [weight] above") == 1

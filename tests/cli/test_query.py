@@ -47,15 +47,15 @@ def test_a_mean_with_an_error_bar_and_a_guarantee(told, kind, few):
         ("{few} 'count()' --match grade", "--match", r"several names by commas \(--match a,b\)"),
         ("{few} 'count()' --impute grade", "--impute", "several names by commas"),
         ("{few} 'count()' --within grade --within age", "--within", "several names by commas"),
-        ("{few} 'count()' --where 'age > 14' --where 'age < 16'", "--where", "give it once"),
-        ("ledger show --ledger a --ledger b", "--ledger", "give it once"),
-        ("sample m.json -o x.csv --where 'a > 1' --where 'b > 1'", "--where", "give it once"),
+        ("{few} 'count()' --where 'age > 14' --where 'age < 16'", "--where", "Use it once"),
+        ("ledger show --ledger a --ledger b", "--ledger", "Use it once"),
+        ("sample m.json -o x.csv --where 'a > 1' --where 'b > 1'", "--where", "Use it once"),
     ],
 )
 def test_an_option_given_twice_is_refused(run, few, line, option, remedy):
     code, out, err = run(line.format(few=few))
     assert (code, out) == (2, "")
-    assert re.search(f"Option '{option}' is given more than once: .*{remedy}", err)
+    assert re.search(f"Option '{option}' is repeated. .*{remedy}", err)
 
 
 QUESTIONS = [

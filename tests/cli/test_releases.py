@@ -341,7 +341,7 @@ def test_a_model_that_another_run_wrote_meanwhile_is_not_replaced(folder, fails,
     monkeypatch.setattr(AllPairs, "fit", fit)
     err = fails(8, "another process wrote it", FIT)
     assert Path("m.json").read_text() == "theirs"
-    assert "draw rows from it at no cost" in err
+    assert "Draw rows from it at no cost" in err
 
 
 def test_an_empty_file_is_only_written_if_asked_for(folder, ok, monkeypatch, fails):
@@ -446,7 +446,7 @@ def test_nothing_of_a_release_is_said_before_its_model_is_on_the_disk(folder, ok
     pd.read_csv("data.csv").head(0).to_csv("data.csv", index=False)
     heard = []
     monkeypatch.setattr(
-        "missdp.cli.complain", lambda text: heard.append((text, Path("out.model.json").exists()))
+        "missdp.cli.print_error", lambda text: heard.append((text, Path("out.model.json").exists()))
     )
     ok(SYNTHESIZE)
     ((text, kept),) = (one for one in heard if "too small" in one[0])

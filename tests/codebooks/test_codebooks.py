@@ -120,9 +120,9 @@ def test_a_data_dictionary_of_redcap(written, tmp_path):
     assert book.untranslated() == ("pain has a value only if: `bmi` > 30",)
     text = as_toml(book, tmp_path)
     for comment in (
-        "# sex: field of type radio\n# level 9 is 'Unknown': no answer? then move it to unknown\n",
+        "# level 9 is 'Unknown'. If it is missing, move it to unknown\n",
         "# not translated: shown only if datediff([age],'today') > 3\n[[attribute]]\nname = \"plz",
-        "# not translated: shown only if [smoker] = '1'; else 0\n[[attribute]]\nname = \"drugs__",
+        "# not translated: shown only if [smoker] = '1', otherwise 0\n[[attribute]]\nname = \"dr",
         "# Not translated: pain has a value only if: `bmi` > 30\n",
         "# Not in the schema: 'surname' identifies rows or persons",
     ):

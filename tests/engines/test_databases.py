@@ -389,7 +389,7 @@ class PostgreSQL:
 def test_a_driver_that_is_absent_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     rows = sql_rows("postgresql://ada:SECRET@/d?host=/nowhere", table="t")
-    with refuses(MissingDependencyError, r"postgresql\+psycopg is not installed; .*ledger"):
+    with refuses(MissingDependencyError, r"postgresql\+psycopg is not installed. .*ledger"):
         rows.names  # noqa: B018
 
 

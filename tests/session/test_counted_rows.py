@@ -400,7 +400,7 @@ REFUSED = {
         lambda session: session.measure(Marginal(("a",)), LOUD),
         lambda session: session.measure(MISFITS, Selection(1.0, 1.1)),
     ],
-    "law": [
+    "distribution": [
         lambda session, bad=bad: session.on(filling(session, LAWS | {"a": bad}))
         for bad in ([1.0], [-1.0, 2.0], [0.0, 0.0], [np.nan, 1.0])
     ],
