@@ -122,9 +122,7 @@ def test_an_unexpected_error_hides_its_text(folder, fails, monkeypatch):
 
 
 @pytest.mark.parametrize(("where", "kept"), [("fit", False), ("sample_blocks", True)])
-def test_interruption_says_what_is_charged_and_what_is_kept(
-    folder, fails, monkeypatch, where, kept
-):
+def test_interruption_prints_charges_and_releases(folder, fails, monkeypatch, where, kept):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
@@ -268,7 +266,7 @@ def released(folder, ok):
     return folder
 
 
-def test_impute_fills_holes_and_says_that_rows_stay_private(released, ok, told):
+def test_impute_fills_cells_and_prints_that_rows_stay_private(released, ok, told):
     out = ok(IMPUTE, quiet=True)
     assert "as private as the rows were" in out
     assert "300" not in out  # how many rows there are is private
@@ -311,7 +309,7 @@ def test_impute_several_times_or_not_at_all(released, fails, ok, monkeypatch):
     assert tables() == drawn
 
 
-def test_a_terminal_without_unicode_shows_what_it_can(folder, terminal):
+def test_a_terminal_without_unicode_shows_question_marks(folder, terminal):
     asked = "evaluate complete.csv complete.csv --schema schema.toml --ways 1"
     code, shown = terminal("ascii", asked)
     assert (code, "gr??e" in shown) == (0, True)

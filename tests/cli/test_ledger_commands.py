@@ -172,7 +172,7 @@ def test_data_that_does_not_fit_stays_charged_and_the_ledger_says_no_more(office
     assert states(office) == ["created", "started"]
 
 
-def test_what_is_refused_is_charged_nothing_and_recorded(office, fails):
+def test_a_refused_release_is_not_charged(office, fails):
     fails(4, "nothing was charged", f"{FIT} --epsilon 5 {PAID}")
     fails(
         6, "create --delta", f"{FIT} --delta 1e-6 {PAID}"
@@ -307,9 +307,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_wrong_is_one_line_and_an_exit_code_and_nothing_is_read(
-    office, fails, case, monkeypatch
-):
+def test_ledger_errors_are_one_line_and_an_exit_code(office, fails, case, monkeypatch):
     code, says, prepare, command = REFUSED[case]
     if "postgresql" in command:
         pytest.importorskip("psycopg")

@@ -91,7 +91,7 @@ EVALUATE = "evaluate data.csv other.csv --schema schema.toml"
 CHECK = "schema check schema.toml"
 
 
-def test_evaluate_counts_violations_and_kinds_of_what_a_schema_has(folder, ok, told):
+def test_evaluate_counts_violations_and_kinds_of_missing(folder, ok, told):
     other = survey(300, 1)
     other.loc[other.index[:7], ["start", "end"]] = [9, 3]
     other.loc[other.index[7:10], "arbeitet"] = "nein"
@@ -327,7 +327,7 @@ def test_units_that_count_as_one_are_declared_beside_weights(at, told, fails):
     fails(3, "[weight]: upper is required", f"{fit} -o p.csv")
 
 
-def test_what_may_be_a_weight_is_marked_and_what_a_generous_upper_end_costs_is_said(at, ok, fails):
+def test_possible_weights_are_marked_with_advice(at, ok, fails):
     asked = f"plan {at}/wt.toml --rows 3000 --epsilon 1"
     assert "A row counts 10.0% of the largest weight on average" in ok(f"{asked} --mean-weight 4")
     fails(2, "--mean-weight must be above 0", f"{asked} --mean-weight 41")

@@ -175,7 +175,7 @@ def _held(monkeypatch):
 
 
 @pytest.mark.parametrize("question", [*QUESTIONS, f"{MEAN} --where 'physically_active_7d > 2'"])
-def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(ok, held, question, few):
+def test_only_columns_of_questions_are_held(ok, held, question, few):
     found = held(few)
     out = ok(f"{few} {question}", quiet=True)
     assert "differentially private" in out
@@ -185,13 +185,13 @@ def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(ok, held, 
 
 
 @pytest.mark.parametrize("question", RULED)
-def test_what_rules_read_is_held_too(ok, held, ruled, question):
+def test_columns_of_rules_are_held_too(ok, held, ruled, question):
     ask = ruled(ROWS)
     held(ask)
     ok(instead(ask, question), quiet=True)
 
 
-def test_what_does_not_fit_is_refused_also_where_no_question_reads_it(fails, ruled, tmp_path):
+def test_misfits_in_other_columns_raise_too(fails, ruled, tmp_path):
     ask = instead(ruled([*ROWS, (20, "perhaps", 30, 5)]), "--impute pay 'mean(pay)'")
     assert "perhaps" not in fails(3, "'work'", ask)
     text = (tmp_path / "rows.csv").read_text()

@@ -74,7 +74,7 @@ def test_rows_and_columns_decide_and_not_the_size_of_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "end"), [("rows.csv", b"\r\n"), ("rows.csv.gz", b"\r")])
-def test_the_rows_of_a_csv_file_are_counted_whatever_it_begins_with(tmp_path, name, end):
+def test_rows_of_a_csv_file_are_counted_for_any_start(tmp_path, name, end):
     text = b"a" + end + b"s" * 1_500_000 + end + (b"x" + end) * 300_000
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
     assert Rows.of(tmp_path / name).approximate_length() == 300_002

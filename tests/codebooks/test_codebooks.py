@@ -129,7 +129,7 @@ def test_a_data_dictionary_of_redcap(written, tmp_path):
         assert comment in text
 
 
-def test_conditions_on_what_is_not_in_the_schema_are_listed(written):
+def test_conditions_on_other_columns_are_listed(written):
     line = "extra,base,,text,Extra,,,integer,0,9,,[bmi] > 30,\n"
     last = "plz2,base,,text,,,,integer,0,9,,[plz] = '03',\n"  # which is no level
     book = read_codebook(written("dictionary.csv", REDCAP + line + last))
@@ -158,7 +158,7 @@ def test_branching_logic(branch, told):
 
 
 @given(st.text("[]()'\"=<>1ageor and\n", max_size=40))
-def test_whatever_is_translated_is_a_condition(branch):
+def test_every_translation_is_a_condition(branch):
     condition = _condition_of(branch, {"age": "text", "a": "text"})
     if condition is not None:
         facts = {"source": "", "domain": "number", "lower": 0, "upper": 9}

@@ -208,7 +208,7 @@ DAY, LATER = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)
         [decimal.Decimal("0.1"), decimal.Decimal("1E-30"), None],
     ],
 )
-def test_what_a_cell_is_does_not_depend_on_those_beside_it(cells):
+def test_a_cell_does_not_depend_on_its_neighbours(cells):
     def read(cells):
         found, places = unique_values(to_arrow_array(cells))
         return [repr(found[place]) for place in places]
@@ -301,7 +301,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("code", "match", "arguments"), [(c, m, a) for c, m, *a in REFUSED])
-def test_commands_refuse_what_is_no_database(tmp_path, capsys, monkeypatch, code, match, arguments):
+def test_commands_raise_for_other_urls(tmp_path, capsys, monkeypatch, code, match, arguments):
     if any(str(argument).startswith("postgresql") for argument in arguments):
         pytest.importorskip("psycopg")
     monkeypatch.chdir(tmp_path)

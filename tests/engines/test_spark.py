@@ -388,7 +388,7 @@ def refused(*parts):
     return str(caught.value)
 
 
-def test_what_is_refused_does_not_depend_on_how_rows_are_cut():
+def test_errors_do_not_depend_on_batches():
     good, level, null, number = (["u"], [0.5]), (["SECRET"], [0.5]), ([None], [0.5]), (["u"], [7.0])
     both = refused((["u", "SECRET", None], [0.5, 0.5, 7.0]))
     for parts in ((level, number, null), (good, null, level, number), (null, number, level)):
@@ -410,7 +410,7 @@ def test_a_task_that_cannot_go_on_quotes_nothing():
         list(task([("a",)], STRICT)(breaking()))
 
 
-def test_rows_with_holes_are_left_out_by_their_own_cells():
+def test_incomplete_rows_are_dropped_by_their_cells():
     table = made_up(RULED, 80, seed=4)
     run = task(observed=("arbeit", "größe"))
     found = added_up(run(batches(table)), Counter(RULED, TASKED)).result("extended")

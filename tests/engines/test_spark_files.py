@@ -87,7 +87,7 @@ def test_malformed_files_are_refused_at_once_and_not_quoted(spark, text, tmp_pat
         spark_frame(path, SCHEMA.names, spark)
 
 
-def test_what_cannot_be_opened_is_refused(spark, tmp_path):
+def test_unreadable_files_raise(spark, tmp_path):
     with refuses(DataError, "no data file"):
         spark_frame(tmp_path / "absent.csv", ("a",), spark)
     (tmp_path / "two.csv").write_text("a,id\nü,1\n", encoding="utf-8")
@@ -156,7 +156,7 @@ def test_a_task_that_is_run_again_draws_the_same_rows(spark, model):
     assert rows.slice(0, 100).to_pylist() != rows.slice(100, 100).to_pylist()  # another block
 
 
-def test_what_sampling_refuses_is_refused_at_once(spark, model):
+def test_errors_of_sampling_are_raised_at_once(spark, model):
     with refuses(NotFittedError):
         sample_spark(AllPairs(epsilon=1.0), spark)
     words = (("missing_values", "?"), ("missing_as", "?"))

@@ -748,7 +748,7 @@ def test_what_is_found_is_shown_whole(exact):
         ("quantile(wage, 2)", "between 0 and 1"),
         ("quantile(wage)", "takes a number q"),
         ("quantile(wage, age)", "takes a number q"),
-        ("share(wage > 1 and age > 20)", "about one attribute"),
+        ("share(wage > 1 and age > 20)", "takes one attribute"),
         ("share(wage)", "expected"),
         ("difference(mean(wage))", "compares groups"),
         ("difference(" * 3000 + "mean(wage)" + ")" * 3000, "not another difference"),
@@ -770,7 +770,7 @@ def test_what_is_found_is_shown_whole(exact):
 def test_what_cannot_be_read_is_refused_by_name(exact, question, says):
     with pytest.raises((ParameterError, SchemaError), match=says):
         asked(exact["pairs"], question)
-    with pytest.raises(ParameterError, match=r"use regress\(\.\.\.\)"):
+    with pytest.raises(ParameterError, match=r"Use regress\(\.\.\.\)"):
         exact["pairs"].estimate(WAGE)
 
 

@@ -134,7 +134,7 @@ def shown(table):
 
 @pytest.mark.long
 @given(pairs=tables)
-def test_what_a_row_becomes_follows_from_this_row_alone(pairs):
+def test_a_row_with_dates_depends_on_itself_alone(pairs):
     """The sensitivity of every count rests on this: one row more or less is one count."""
     assert shown(read(pairs)) == [shown(read([pair]))[0] for pair in pairs]
 
@@ -227,7 +227,7 @@ def test_wrong_facts_of_differences_are_refused(facts, why):
         Schema((IN, OUT, OTHER, sex, Difference(**{**stay, **facts})))
 
 
-def test_what_cannot_be_computed_back_is_refused():
+def test_differences_that_cannot_be_inverted_raise():
     known, sure = (Date(name=n, lower="2020-01-01", upper="2020-12-31") for n in ("known", "sure"))
     some = {"lower": 0, "upper": 9, "outside": "missing"}
     sex = Categorical(name="sex", levels=("f", "m"))
@@ -246,7 +246,7 @@ def test_what_cannot_be_computed_back_is_refused():
         Schema((IN, OUT, sex, STAY), (routed,))
 
 
-def test_no_gate_claims_that_one_date_was_observed_because_either_was():
+def test_either_date_observed_does_not_require_one_date():
     assert "in or out" in SCHEMA.rule_set.rule_filled
     assert all(a.imputed_before for a in SCHEMA.subset(("in or out", "stay")))
 
@@ -261,7 +261,7 @@ FOR_SPARK = [
 
 
 @pytest.mark.parametrize(("schema", "said"), FOR_SPARK)
-def test_spark_refuses_by_name_what_it_cannot_read(schema, said, tmp_path, capsys):
+def test_spark_names_unsupported_attributes(schema, said, tmp_path, capsys):
     columns = {"__module__": "pyspark.sql.frames", "columns": ["in", "out"]}
     frame = type("DataFrame", (), columns)
     with pytest.raises(SchemaError, match=re.escape(said)):

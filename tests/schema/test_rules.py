@@ -265,7 +265,7 @@ def test_always_is_the_opposite_of_never():
 
 
 @pytest.mark.parametrize(("given_", "why"), WRONG + CONTRADICTIONS)
-def test_what_makes_no_sense_or_contradicts_itself_is_refused_in_one_line(given_, why):
+def test_invalid_or_contradictory_rules_raise_one_line(given_, why):
     with refuses(SchemaError, why):
         given_ = given_() if callable(given_) else given_
         Schema(GIVEN, given_ if isinstance(given_, tuple) else (given_,))
@@ -335,7 +335,7 @@ def test_names_of_any_kind_go_in_backticks(name):
 
 
 @pytest.mark.parametrize("name", ["how old?", "old-a"])
-def test_odd_names_without_backticks_are_told_to_stand_in_them(name):
+def test_odd_names_without_backticks_get_advice(name):
     given_ = (A, Numeric(name=name, lower=0, upper=9, integer=True))
     for rule in (
         *(Always(f"9 - {name} = a"), Always(f"{name} + 1 = a"), Always(f"{name} <= a")),

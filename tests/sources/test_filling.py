@@ -56,7 +56,7 @@ def holey(rng, n, rate=0.4):
     return np.where(rng.random(rows.shape) < rate, SIZES, rows)
 
 
-def test_holes_have_their_law_given_the_rest():
+def test_missing_cells_have_their_conditional_distribution():
     n = 60_000
     rng = np.random.default_rng(0)
     rows = complete(n, 1)
@@ -89,7 +89,7 @@ JOBS = Schema(
 )
 
 
-def test_what_is_not_applicable_is_so_where_rules_say_and_nowhere_else():
+def test_not_applicable_follows_from_rules_only():
     rng = np.random.default_rng(0)
     n, modelled = 4000, ModelView(JOBS)
     work, old = rng.integers(0, 2, (2, n))
@@ -258,7 +258,7 @@ def place(tmp_path):
     return tmp_path / "p.parquet"
 
 
-def test_what_reads_rows_is_not_refused_for_a_long_file(place, monkeypatch):
+def test_fits_in_memory_accept_long_files(place, monkeypatch):
     """A refusal would be an answer about the number of rows that nobody paid for."""
     monkeypatch.setattr(opening, "fits_into_memory", lambda *_, **__: False)  # by its metadata
     assert isinstance(open_source(place, SCHEMA), DuckDBSource)
@@ -303,7 +303,7 @@ def test_a_file_that_is_found_twice_counts_once(place):
         assert int(counts) == 500
 
 
-def test_what_the_engine_spills_is_encrypted_and_nobody_elses(tmp_path):
+def test_spilled_files_are_encrypted_and_private(tmp_path):
     with duckdb.connect(str(tmp_path / "a.duckdb")) as made:
         made.execute("CREATE TABLE t AS SELECT 'x' AS a, 'y' AS b")
     place = tmp_path / "a.duckdb"

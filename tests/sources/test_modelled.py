@@ -58,7 +58,7 @@ def frame(given_rows):
     return found.astype({name: kinds.get(name, "Float64") for name in CELLS})
 
 
-def test_what_follows_is_left_out_and_not_applicable_is_a_level():
+def test_derived_attributes_are_omitted_from_the_model():
     modelled = ModelView(SCHEMA)
     assert modelled.schema.names == ("work", "hours", "age", "start", "end", "degree", "rent")
     assert modelled.schema["hours"].size == SCHEMA["hours"].size + 1
@@ -149,7 +149,7 @@ def routed(unless, *, hours=(), **holes):
     return told, {names[a] for a in modelled.never_missing}
 
 
-def test_who_tells_what_is_not_applicable_where_nothing_is_written_for_it():
+def test_determinants_of_not_applicable_without_codes():
     both = {"hours", "extra"}
     assert routed("work = 'yes'") == ({"hours": ("work",), "extra": ("hours",)}, both)
     assert routed("work = 'yes'", hours=(-1,)) == ({"extra": ("hours",)}, both)

@@ -314,7 +314,7 @@ def test_a_draft_of_a_key_is_never_read(name, cells):
 
 
 @pytest.mark.parametrize("name", ["hhid", "persid", "idno", "pid", "id"])
-def test_a_draft_of_whose_rows_they_are_is_a_key(name):
+def test_a_draft_of_unit_identifiers_is_a_key(name):
     for cells in ([*range(200)] * 2, [f"P{k}" for k in range(200)] * 2):
         draft = draft_columns({name: cells, "age": [*range(40)] * 10})
         assert draft.facts.keys == (name,)
@@ -489,7 +489,7 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize(("texts", "said"), TOGETHER)
-def test_all_cells_tell_together_what_a_comma_means(texts, said):
+def test_all_cells_together_decide_about_a_comma(texts, said):
     found = number_style(texts, every=True) or "None: "
     assert found.removeprefix("looks like numbers with ").startswith(f"{said}: ")
 

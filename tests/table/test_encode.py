@@ -64,14 +64,14 @@ def test_no_cell_makes_a_table_raise_that_has_a_policy_for_all_cells():
 
 @pytest.mark.long
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))))
-def test_no_nan_or_infinity_survives_the_door(cells):
+def test_no_nan_or_infinity_survives_encoding(cells):
     attribute = Numeric(name="x", lower=-1, upper=1, nullable=True, outside="clamp")
     table = read(attribute, pa.array(cells, pa.float64()))
     assert np.all(np.abs(table.values("x")) <= 1)
     assert table.mask("x").tolist() == [c is None or np.isnan(c) for c in cells]
 
 
-def test_code_width_leaves_room_for_missing():
+def test_code_width_includes_missing():
     levels = tuple(f"l{i}" for i in range(256))
     for last, code in ((256, 255), (255, 254)):
         attribute = Categorical(name="x", levels=levels[:last], nullable=True)
@@ -234,7 +234,7 @@ def tables(draw):
 @pytest.mark.long
 @settings(max_examples=20)
 @given(tables())
-def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, one):
+def test_a_table_written_with_codes_is_read_back(tmp_path, one):
     for name in ("x.csv", "x.parquet"):
         write_blocks([tmp_path / name], [(0, one.to_arrow(missing_as="codes"))])
     frames = [one.to_native(kind, missing_as="codes") for kind in ("pandas", "polars", "pyarrow")]
@@ -249,7 +249,7 @@ def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, on
     assert empty.to_arrow(missing_as="codes").schema == one.to_arrow(missing_as="codes").schema
 
 
-def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path):
+def test_names_with_delimiters_are_read_back(tmp_path):
     schema = Schema(tuple(Categorical(name=name, levels=(";;", "a")) for name in ("0", ";")))
     table = Table.read(pa.table({name: [";;", "a"] for name in schema.names}), schema)
     write_blocks([tmp_path / "x.csv"], [(0, table.to_arrow())])
@@ -277,7 +277,7 @@ dates = st.dates(dt.date(2010, 1, 1), dt.date(2030, 1, 1))
     days=st.lists(dates, max_size=4),
     texts=st.lists(odd, max_size=4),
 )
-def test_text_is_what_pythons_calendar_says(pattern, days, texts):
+def test_dates_in_text_agree_with_the_calendar_of_python(pattern, days, texts):
     texts += [day.strftime(pattern) for day in days]
 
     def expected(text):
@@ -382,7 +382,7 @@ def test_sentinels_among_dates_are_missing_and_come_back():
 
 
 @pytest.mark.parametrize("cell", ["1,5", "x", 99.0])
-def test_refused_number_names_decimal_whatever_the_cell(cell):
+def test_error_about_a_number_names_decimal_for_any_cell(cell):
     number = Numeric(name="x", lower=0, upper=9)
     with pytest.raises(DataError, match=r'set decimal = "," in \[file\]\.$'):
         Encoder(number).encode([cell])

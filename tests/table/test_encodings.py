@@ -99,7 +99,7 @@ def test_truncated_character_at_the_end_is_refused(tmp_path):
 
 # -- row by row ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("encoding", [*STATEFUL, *NO_ASCII])
-def test_encoding_whose_rows_depend_on_others_is_refused(encoding):
+def test_encodings_with_state_across_rows_raise(encoding):
     with pytest.raises(SchemaError, match=f"encoding '{encoding}' cannot be read"):
         Layout(encoding=encoding)
 
@@ -145,7 +145,7 @@ def test_decoded_copy_has_no_name_and_does_not_stay(tmp_path, monkeypatch):
     assert {*os.listdir("/dev/fd")} == known
 
 
-def test_copy_that_cannot_be_written_says_what_to_do(tmp_path, monkeypatch):
+def test_copy_that_cannot_be_written_raises_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     (tmp_path / "x.csv").write_text(f"a\n{SECRET}\n", encoding="latin-1")
     with refuses(DataError, "Free space in the folder of TMPDIR"):

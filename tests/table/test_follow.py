@@ -145,7 +145,7 @@ def test_any_rows_under_any_rules_settle(case):
     assert cells_of(Table.read(again.to_native(missing_as="codes"), schema)) == whole
 
 
-def test_what_only_a_lost_cell_told_is_not_known_any_more():
+def test_facts_from_a_lost_cell_become_unknown():
     facts = {"nullable": True, "not_applicable": ()}
     given_ = [Categorical(name=n, levels=("low", "high"), **facts) for n in "abc"]
     given_.append(Categorical(name="d", levels=("x",), **facts))
@@ -167,7 +167,7 @@ def one(**cells):
     return {name: value for name, value in table[0].items() if name in cells}
 
 
-def test_what_follows_is_filled_in_and_what_cannot_be_is_lost():
+def test_derived_cells_are_filled_or_lost():
     assert one(age=30, born=None) == {"age": 30, "born": 1994}
     assert one(age=30, born=1980) == {"age": 30, "born": 1994}
     assert one(age=97, born=1980) == {"age": 97, "born": None}  # 1927 is before the first year

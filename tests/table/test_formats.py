@@ -187,7 +187,7 @@ def test_labels_are_kept_in_files_of_schemas(tmp_path):
     assert Schema.from_dict(SCHEMA.to_dict()) == SCHEMA
 
 
-def test_what_is_no_level_is_the_other_one_cell_by_cell():
+def test_undeclared_levels_become_other_cell_by_cell():
     towns = Categorical(name="t", levels=("Ulm", "Bonn", "else"), outside="other", other="else")
     cells = ["Ulm", "secret", None, 7, "Bonn", b"\xff"]
     for n in range(1, len(cells) + 1):  # whatever the other rows are
@@ -199,7 +199,7 @@ def test_what_is_no_level_is_the_other_one_cell_by_cell():
     assert not towns.refuses
 
 
-def test_a_draft_marks_what_a_file_says_of_its_columns(tmp_path):
+def test_a_draft_marks_declarations_of_a_file(tmp_path):
     found = {a.name: a for a in draft_columns(written(tmp_path / "rows.sav")).facts}
     assert (found["sex"].levels, found["grade"].label) == ((1, 2), "Grade")
     assert dict(found["sex"].labels)["-7"] == "would not say"

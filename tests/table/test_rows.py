@@ -47,7 +47,7 @@ def write(path):
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.tsv", "rows.parquet"])
-def test_all_passes_over_a_file_read_what_was_opened_once(tmp_path, opened, name):
+def test_all_passes_read_the_file_opened_once(tmp_path, opened, name):
     if name.endswith("tsv"):
         (tmp_path / name).write_text("a\tb\n" + "x\t1\n" * 500)
     else:

@@ -129,7 +129,7 @@ def shuffled(frame):
     return Rows(lambda: tuple(frame), read, is_parsed=True), passes
 
 
-def test_what_comes_in_another_order_when_it_is_read_again_is_read_once_and_kept(tmp_path):
+def test_rows_in_changing_order_are_copied_once(tmp_path):
     n = 1000
     frame = pd.DataFrame({"age": np.arange(n), "p": [f"P{k % 90}" for k in range(n)]})
     given, passes = shuffled(frame)
@@ -171,7 +171,7 @@ def test_rows_that_are_kept_lie_where_nobody_else_reads_them(monkeypatch):
     assert "No space" not in "".join(traceback.format_exception(found.value))
 
 
-def test_what_protects_single_rows_refuses_units():
+def test_guarantees_for_single_rows_refuse_units():
     table = Table.read(pd.DataFrame({"p": [1, 2], "age": [3, 4]}), with_unit())
     session = {"budget": Filter(1.0), "noise": SecureNoise()}
     for protects in (
@@ -210,7 +210,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_clear_error_or_what_was_declared(name):
+def test_bad_input_raises_or_follows_the_declaration(name):
     units, facts, expected = BAD[name]
     data = {"age": [1]} if units is None else {"p": units, "age": [1] * len(units)}
     if isinstance(expected, int):

@@ -58,7 +58,7 @@ def demo(output: Path | None, epsilon: float | None) -> None:
     """
     from missdp.cli.fit import AT_ONCE, check_new, save
     from missdp.cli.provenance import label_of
-    from missdp.cli.sample import draw
+    from missdp.cli.sample import draw_tables
     from missdp.datasets import yrbss
     from missdp.datasets.group_shares import group_shares
     from missdp.synth.registry import synthesizer_named
@@ -87,7 +87,7 @@ def demo(output: Path | None, epsilon: float | None) -> None:
         with PutOff(AT_ONCE):
             model.fit(survey)
             save(model, place, None)
-        number = draw(model, [output], None, keep_missing=False, seed=None, progress=progress)
+        number = draw_tables(model, [output], None, progress, keep_missing=False, seed=None)
     dossier = _dossier(place, folder)
     rows = group_shares(
         survey, drop.sample_table(random_state=None), Table.read(output, model.schema_)

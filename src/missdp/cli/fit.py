@@ -152,8 +152,8 @@ def fit(data: str, output: Path, **options: Any) -> None:
     """
     release = fit_release(data, output, options)
     wrote = f"Wrote {output}: the model of release {release.model.release_}"
-    draw = f"Draw rows at no cost: {_sample(output, 'ROWS.csv')}"
-    release.print({"rows": release.model.n_rows_}, wrote, draw)
+    command = f"Draw rows at no cost: {_sample(output, 'ROWS.csv')}"
+    release.print({"rows": release.model.n_rows_}, wrote, command)
 
 
 @click.command(cls=Command)
@@ -181,7 +181,7 @@ def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> Non
         --keep-missing --rows 500
     """
     from missdp.cli.provenance import label_of
-    from missdp.cli.sample import check_rows, draw, name_tip
+    from missdp.cli.sample import check_rows, draw_tables, name_tip
     from missdp.table.written import check_holds, output_format
 
     output_format(output)
@@ -199,7 +199,7 @@ def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> Non
     release = fit_release(data, place, options, (output, label_of(output)), check)
     model = release.model
     with progress_bar() as progress:
-        drawn = draw(model, [output], rows, progress, keep_missing=keep, seed=seed)
+        drawn = draw_tables(model, [output], rows, progress, keep_missing=keep, seed=seed)
     RUN.note_release(f"all of release {model.release_}: {str(output)!r}, {str(place)!r}")
     columns = pluralize(len(model.schema_.output_columns), "column")
     wrote = f"Wrote {output}: {pluralize(drawn, 'synthetic row')}, {columns}"

@@ -91,7 +91,7 @@ def sample(
         released = load(model)
         check_holds(output, released.schema_, LEVELS[how["levels_as"]])
         selection = None if where is None else Selection(where, released.schema_)
-        drawn = draw(released, outputs, rows, progress, where=selection, **how)
+        drawn = draw_tables(released, outputs, rows, progress, where=selection, **how)
     names = [str(path) for path in outputs]
     document: dict[str, Any] = {"output": names[0] if copies is None else names, "rows": drawn}
     document |= {"synthetic": True, "release": released.release_}
@@ -100,8 +100,8 @@ def sample(
     if selection is not None:
         document["share"] = selection.share
         words += f", a share of {selection.share:.2g} of the rows drawn from the model"
-    label = f"{labels[0]}{', and further labels' if copies else ''}"
-    text = f"Wrote {', '.join(names)}: {words}. Label: {label}.{name_tip(output)}"
+    label_text = f"{labels[0]}{', and further labels' if copies else ''}"
+    text = f"Wrote {', '.join(names)}: {words}. Label: {label_text}.{name_tip(output)}"
     emit(document, f"{text}\n\n{released.guarantee_.in_words()}")
 
 
@@ -116,7 +116,7 @@ def copies_of(output: Path, copies: int | None) -> list[Path]:
     return numbered_paths(output, copies)
 
 
-def draw(
+def draw_tables(
     model: Synthesizer,
     outputs: list[Path],
     rows: int | None,
