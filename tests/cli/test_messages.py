@@ -210,7 +210,7 @@ MESSAGES = {
         "row-independent; got 'mcar'.", f"{TRUTH} --assume mcar", None,
     ),
     "model file of another suffix": (
-        2, "--output must be a model file with the suffix .json, not 'm.txt'.",
+        2, "--output must be a model file, .json, not 'm.txt'.",
         "fit data.csv --schema schema.toml --epsilon 1 -o m.txt", None,
     ),
     "unknown key of a project": (

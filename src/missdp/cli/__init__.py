@@ -98,10 +98,7 @@ class Run:
         `note_charge` precedes the charge. An interruption may happen at any time.
         """
         if self.released:
-            return [
-                f"This was released before the failure, and is charged ({self.cost}):",
-                self.released,
-            ]
+            return [f"This was released before, and is charged ({self.cost}):", self.released]
         if self.cost and in_doubt:
             charged = f"{self.cost} counts as charged: private cells were read."
             return [f"Nothing was released, but {charged}"]

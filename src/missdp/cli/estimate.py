@@ -23,11 +23,7 @@ _STEPS = 11  # shifts of a sensitivity analysis
 @option("--shift", "NAME=FROM:TO: shifts of missing values, for a sensitivity analysis.")
 @option("--plot", "Draw the answers of --shift: .svg, .png or .pdf.", type=FILE)
 def estimate(
-    model: Path,
-    questions: tuple[str, ...],
-    confidence: float,
-    shift: str | None,
-    plot: Path | None,
+    model: Path, questions: tuple[str, ...], confidence: float, shift: str | None, plot: Path | None
 ) -> None:
     """Answer questions from a model of AllPairs, AIM or MST, with intervals, at no cost.
 

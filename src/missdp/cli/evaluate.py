@@ -73,9 +73,7 @@ def _page(
     if how["plot"] is not None:
         raise ParameterError("--plot is for figures. The page of --html has pictures already.")
     if how["control"] is not None:
-        raise ParameterError(
-            "--control is for --f1 of figures. The page of --html does not use it."
-        )
+        raise ParameterError("--control is for --f1 of figures, not for the page of --html.")
     if model is None:
         raise ParameterError("--html requires a model: as MODEL, or as --schema MODEL.json.")
     rows = rows_at(data, how["table"])

@@ -192,9 +192,7 @@ def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> Non
         check_holds(output, facts)
         check_rows(rows, len(facts), output=output, together=model.draws_together)
         if keep and not model.family.strategy(model.missing).models_missingness:
-            raise ParameterError(
-                "--keep-missing requires --strategy joint, which models missingness"
-            )
+            raise ParameterError("--keep-missing requires --strategy joint")
 
     release = fit_release(data, place, options, (output, label_of(output)), check)
     model = release.model
@@ -249,9 +247,7 @@ def fit_release(
     undeclared, engine = options.get("undeclared", "refuse"), options.get("engine", "missdp")
     epsilon, assume = _budget(options), options.get("assume")
     if output.suffix != ".json":
-        raise ParameterError(
-            f"--output must be a model file with the suffix .json, not {str(output)!r}."
-        )
+        raise ParameterError(f"--output must be a model file, .json, not {str(output)!r}.")
     if engine == "spark" and options["table"] is not None:
         raise ParameterError("--table is for --engine missdp")
     at_url = engine == "spark" and "://" in data
@@ -277,9 +273,8 @@ def fit_release(
     if options["delta"] is None and options.get("public_rows") is None:
         note(f"missdp: delta is {_delta_of(model):g}, {_MEANT_FOR}")
     by_delta = options["method"] is None and options["delta"] == 0
-    return SavedModel(
-        model, output, f"{name}, since delta is 0" * by_delta or name, charged, stated
-    )
+    method = f"{name}, since delta is 0" if by_delta else name
+    return SavedModel(model, output, method, charged, stated)
 
 
 def _budget(options: dict[str, Any]) -> float:

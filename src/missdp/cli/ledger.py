@@ -10,14 +10,7 @@ from typing import Any
 import click
 
 from missdp.cli import emit
-from missdp.cli.options import (
-    FILE,
-    Commands,
-    choice,
-    ledger_option,
-    ledger_options,
-    option,
-)
+from missdp.cli.options import FILE, Commands, choice, ledger_option, ledger_options, option
 from missdp.errors import ParameterError
 
 

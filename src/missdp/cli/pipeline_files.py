@@ -127,9 +127,7 @@ def load_pipeline(
     chain: dict[str, Any] = {}
     for number, facts in enumerate(listed, start=1):
         name = str(facts.pop("name", facts.get("kind", number)))
-        _require(
-            name not in chain, "two steps have one name. Use a different `name` in each [[step]]"
-        )
+        _require(name not in chain, "two steps have one name. Use different names in [[step]]")
         chain[name] = step = _made(f"[[step]] {number}", facts, STEPS)
         if isinstance(step, DPImputer):
             named = isinstance(step.model, str) and open_model is not None

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from missdp.cli import emit
-from missdp.cli.options import (
-    FILE,
-    Commands,
-    data_argument,
-    option,
-    output_option,
-    table_option,
-)
+from missdp.cli.options import FILE, Commands, data_argument, option, output_option, table_option
 from missdp.errors import DataError, MissDPError, SchemaError
 from missdp.progress import working
 

@@ -150,9 +150,8 @@ def distinct_cells(rows: Rows, names: tuple[str, ...]) -> dict[str, DistinctCell
             return {}
         query = "SELECT column_name, approx_unique FROM (SUMMARIZE cells)"
         sizes = dict(connection.execute(query).fetchall())
-        counted = (
-            _counted(connection, k, sizes[f"n{k}"] + sizes[f"t{k}"]) for k in range(len(names))
-        )
+        n_cells = (sizes[f"n{k}"] + sizes[f"t{k}"] for k in range(len(names)))
+        counted = (_counted(connection, k, n) for k, n in enumerate(n_cells))
         return {
             name: replace(cells, rows=total, unreadable=name in unreadable, typed=name in typed)
             for name, cells in zip(names, counted, strict=True)
@@ -166,11 +165,8 @@ def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
 
     with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
         memory = f"{current_memory_limit() // _MEMORY_SHARE // 10**6}MB"
-        settings: dict[str, Any] = {
-            **NO_EXTENSIONS,
-            "temp_directory": folder,
-            "memory_limit": memory,
-        }
+        limits = {"temp_directory": folder, "memory_limit": memory}
+        settings: dict[str, Any] = {**NO_EXTENSIONS, **limits}
         with duckdb.connect(config=settings) as connection:
             yield connection
 

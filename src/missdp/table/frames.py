@@ -48,11 +48,10 @@ def _streams_arrow(data: Any) -> bool:
     """Return True for readers and unknown frames, which are read by Arrow's C interface."""
     import narwhals as nw
 
-    offered = hasattr(type(data), "__arrow_c_stream__")
-    offered = offered and not nw.dependencies.is_duckdb_relation(
-        data
-    )  # relations offer streams, too
-    return offered and nw.from_native(data, pass_through=True) is data
+    # Relations offer streams, too.
+    if not hasattr(type(data), "__arrow_c_stream__") or nw.dependencies.is_duckdb_relation(data):
+        return False
+    return nw.from_native(data, pass_through=True) is data
 
 
 def arrow_columns(
@@ -219,10 +218,8 @@ def check_columns(
             else "Declare them, list them in ignore, or drop them"
         )
         # With an open quote in the header, cells of the first rows are part of a name.
-        first_lines = [name.splitlines()[0] if name else name for name in extra]
-        raise DataError(
-            f"the data has columns that the schema does not declare: {first_lines}. {remedy}"
-        )
+        lines = [name.splitlines()[0] if name else name for name in extra]
+        raise DataError(f"the data has columns that the schema does not declare: {lines}. {remedy}")
 
 
 def native_from_arrow(table: pa.Table, kind: FrameKind) -> Any:

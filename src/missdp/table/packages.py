@@ -251,10 +251,9 @@ def _format(attribute: AnyAttribute, suffix: str) -> str:
     """Return the declared format of a written column, or an empty text."""
     if isinstance(attribute, Date) and attribute.format is None:
         return _WRITTEN[suffix][isinstance(attribute, DateTime)]
-    integer = (
-        attribute.integer if isinstance(attribute, Numeric) else _written_as(attribute, suffix)
-    )
-    return "F12.0" if suffix == ".sav" and integer not in (False, None) else ""
+    number = _written_as(attribute, suffix) is not None
+    integer = attribute.integer if isinstance(attribute, Numeric) else number
+    return "F12.0" if suffix == ".sav" and integer else ""
 
 
 def _column(cells: pa.ChunkedArray, origin: str | None, suffix: str) -> Any:

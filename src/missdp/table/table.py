@@ -170,9 +170,8 @@ class Table:
                 raise DataError("the table was read with another schema")
             return data
         rows, facts = rows_of_units(data, schema), schema.without_unit
-        read = cls(
-            schema, concatenate_columns(read_columns(rows, facts), facts), kind=frame_kind(data)
-        )
+        columns = concatenate_columns(read_columns(rows, facts), facts)
+        read = cls(schema, columns, kind=frame_kind(data))
         if rows.is_chosen:
             read._read_as, read._weights, read._sums = schema, rows.unit_weights, rows.unit_sums
         return read
@@ -246,9 +245,8 @@ class Table:
         """Concatenate the rows of one or more tables of one schema."""
         parts = iter(tables)
         first = next(parts)
-        columns = concatenate_columns(
-            (table._columns for table in chain([first], parts)), first.schema
-        )
+        blocks = (table._columns for table in chain([first], parts))
+        columns = concatenate_columns(blocks, first.schema)
         return cls(first.schema, columns, kind=first.kind)
 
     def __repr__(self) -> str:
@@ -409,9 +407,8 @@ class Table:
         keys = self.schema.keys
         fresh = pa.array(np.arange(first_key, first_key + len(self)) if keys else [], pa.int64())
         stored = self.schema.input_columns
-        arrays = [
-            decode(a, self._columns[a.name], missing_as=missing_as, values=values) for a in stored
-        ]
+        form: dict[str, Any] = {"missing_as": missing_as, "values": values}
+        arrays = [decode(a, self._columns[a.name], **form) for a in stored]
         return pa.table([*[fresh] * len(keys), *arrays], names=[*keys, *stored.names])
 
     def to_native(
@@ -437,9 +434,8 @@ class Table:
         frame
             Private unless the table was made from released values.
         """
-        return native_from_arrow(
-            self.to_arrow(missing_as=missing_as, values=values), kind or self.kind
-        )
+        table = self.to_arrow(missing_as=missing_as, values=values)
+        return native_from_arrow(table, kind or self.kind)
 
 
 def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsignedinteger]:
