@@ -464,7 +464,7 @@ def test_a_killed_run_stays_charged_and_the_ledger_shows_it(office, ok, told, fa
         assert load("out.json").ledger_["request"] == office.history()[1]["request"]
         ok("sample out.json -o more.csv --rows 5")
         ok(f"{VERIFY} out.json")
-        fails(5, "which was paid for", f"{FIT} {PAID}")
+        fails(5, "which was charged", f"{FIT} {PAID}")
     for request in shown["started"]:
         ok(f"ledger abandon {request} --ledger {URL}")
         assert told(f"ledger show --ledger {URL}")["accounts"][0]["abandoned"] == [request]

@@ -430,8 +430,8 @@ def test_rows_of_another_release_are_noticed(replacing, run, ok):
     for look in looks:
         code, _, err = run(look)
         assert code == 0
-        assert f"'out.csv' was drawn from release {other}, and" in err
-        assert f"is of release {own}" in err
+        assert f"'out.csv' was drawn from release {other}, but" in err
+        assert f"has release {own}" in err
     Path("new.csv").write_text(Path("new.csv").read_text().replace("no", "yes"))
     changed = run("evaluate data.csv new.csv --schema schema.toml")[2]
     assert "'new.csv' was changed after it was drawn" in changed

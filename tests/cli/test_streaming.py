@@ -240,7 +240,7 @@ def test_nothing_is_written_among_the_parts_that_are_read(folder, fails, ok):
                 f"simulate {place} --schema s.toml --rate 0.2 --seed 1",
                 f"impute {place} {IMPUTE}",
             ):
-                fails(5, "write into another folder", f"{command} -o {output}")
+                fails(5, "Write into another folder", f"{command} -o {output}")
     for output in ("visits/2024/out.parquet", "visits/out.csv", "visits/_out.parquet"):
         place = "visits/*.parquet" if "2024" in output else "visits"
         ok(f"impute {place} {IMPUTE} -o {output}")
