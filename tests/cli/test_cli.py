@@ -20,7 +20,8 @@ from missdp.schema import OpenCategorical
 
 SYNTHESIZE = "synthesize data.csv --schema schema.toml --epsilon 1 -o out.csv --overwrite"
 FIT = "fit data.csv --schema schema.toml --epsilon 1 -o m.json --overwrite"
-DELTA = "missdp: delta is 1e-06, meant for up to 10,000 rows. For more rows, set --delta or --public-rows\n"
+DELTA = "missdp: delta is 1e-06, meant for up to 10,000 rows. "
+DELTA += "For more rows, set --delta or --public-rows\n"
 
 
 def read(data, schema="schema.toml"):
