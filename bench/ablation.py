@@ -196,8 +196,8 @@ class _Spread:
         self.grid = grid
 
     @property
-    def reach(self):
-        least, greatest = self.grid.reach
+    def code_ranges(self):
+        least, greatest = self.grid.code_ranges
         return least, np.nextafter(greatest, np.inf)
 
     def __getattr__(self, name):

@@ -60,7 +60,7 @@ def releases():
         for seed in (0, 1)
     ]
     private, control = (table.coded_as(model.schema_) for table in (private, control))
-    planted = Table.joined(
+    planted = Table.concatenate(
         [private.take(np.arange(0, ROWS, 2)), made[1].take(np.arange(ROWS // 2))]
     )
     return {"private": private, "control": control, "honest": made[0], "planted": planted}

@@ -223,7 +223,7 @@ def wrong_with(folder: Path, old: dict[str, bytes], code: int, err: str) -> str 
         look = ["evaluate", "data.csv", "out.csv", "--schema", "schema.toml"]
         seen, _, words = ended(forked(folder, look))
         mixed = is_new and found["out.csv"] == old.get("out.csv")
-        if mixed and "is of release" not in words:
+        if mixed and "has release" not in words:
             return "rows of another release than the model were not noticed"
     if "Traceback" in err + words or "unexpected" in err + words:
         return f"an error that nobody foresaw: {err} {words}"

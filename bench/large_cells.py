@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from missdp import Categorical, Numeric, Schema
-from missdp.table.memory import memory_in_force, memory_limit
+from missdp.table.memory import current_memory_limit, memory_limit
 
 SCHEMA = Schema(
     (
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--memory", default="512MiB")
     asked = parser.parse_args()
     with memory_limit(asked.memory):
-        most = memory_in_force()
+        most = current_memory_limit()
     found = Table("file", "MB", "command", "exit", "CPU s", f"peak / {asked.memory}")
     folder, worst = Path(tempfile.mkdtemp(prefix="missdp-cells-")), 0.0
     try:

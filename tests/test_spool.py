@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from missdp.spool import Spool
-from missdp.table.cells import in_arrow
+from missdp.table.cells import to_arrow_array
 
 
 def test_batches_come_back_whatever_their_types():
     columns = [
         pa.array([1, None]),
-        in_arrow([1, "x", b"\xff"]),
+        to_arrow_array([1, "x", b"\xff"]),
         pa.array(["a", "b", "a"]).dictionary_encode(),
         pa.array([], pa.string()),
     ]

@@ -88,7 +88,7 @@ def test_a_project_file_that_others_may_write_is_refused(tmp_path, capsys, monke
     place.write_text('account = "a"\n')
     place.chmod(0o666)
     assert main(["ledger", "show", "--ledger", "sqlite:///l.db"]) == 2
-    assert "others may write it" in capsys.readouterr().err
+    assert "other users may write it" in capsys.readouterr().err
     place.chmod(0o644)
     main(["ledger", "show", "--ledger", "sqlite:///l.db"])
-    assert "others may write it" not in capsys.readouterr().err
+    assert "other users may write it" not in capsys.readouterr().err

@@ -54,7 +54,7 @@ from missdp.statistics.smooth_sensitivity import (
     reference_bound,
 )
 from missdp.statistics.table_rows import open_table
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 
 LN2 = math.log(2)
 EPSILONS = (0.5, 1.0, 2.0, 6 * LN2)
@@ -274,7 +274,7 @@ def modelled(
     codes, values = table.codes(name).copy(), table.values(name).copy()
     codes[hole] = np.minimum(drawn, schema[name].size - 1)
     values[hole] = schema[name].decode(codes[hole], rng.random(len(odds)))
-    columns = {n: table.column(n) for n in schema.names} | {name: Column(codes, values)}
+    columns = {n: table.column(n) for n in schema.names} | {name: CodedColumn(codes, values)}
     return ImputedStatistics(Table(schema, columns), None, budget=Filter(1e12))
 
 

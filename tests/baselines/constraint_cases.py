@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.baselines.denial_constraints import read_constraints
-from missdp.table.encode import Column, code_dtype
+from missdp.table.encode import CodedColumn, code_dtype
 
 SIGNS = {"EQ": operator.eq, "IQ": operator.ne, "LT": operator.lt, "LTE": operator.le,
          "GT": operator.gt, "GTE": operator.ge}  # fmt: skip
@@ -69,7 +69,7 @@ def made(n, seed, *, values, holes):
         hole = rng.random(n) < holes
         codes = np.where(hole, rng.integers(attribute.size, attribute.extended_size, n), codes)
         values_ = None if cells is None else np.where(hole, 0.0, cells)
-        columns[attribute.name] = Column(codes.astype(code_dtype(attribute)), values_)
+        columns[attribute.name] = CodedColumn(codes.astype(code_dtype(attribute)), values_)
     return Table(SCHEMA, columns)
 
 

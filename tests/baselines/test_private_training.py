@@ -29,7 +29,7 @@ from missdp.baselines.dp_misgan import DPMisGAN
 from missdp.errors import BudgetExceededError, ParameterError
 from missdp.inference.marginals import NoisyMarginals
 from missdp.inference.model import Levels
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import CountedRows, LevelMerge, SeededNoise, Session
 from missdp.session.training import SAMPLING_SLACK, SampledSum, TrainingPlan
 from missdp.sources import MemorySource, strategy_named
@@ -80,7 +80,7 @@ def fitting(seed=0):
         for name, size in zip(NAMES, SIZES, strict=True)
     )
     one_way = NoisyMarginals(levels, margins, 1.0, 100.0, (False,) * len(SIZES))
-    request = SimpleNamespace(modelled=Modelled(SCHEMA))
+    request = SimpleNamespace(modelled=ModelView(SCHEMA))
     return request, SimpleNamespace(generator=lambda: np.random.default_rng(seed)), one_way
 
 

@@ -20,9 +20,8 @@ from missdp.schema import OpenCategorical
 
 SYNTHESIZE = "synthesize data.csv --schema schema.toml --epsilon 1 -o out.csv --overwrite"
 FIT = "fit data.csv --schema schema.toml --epsilon 1 -o m.json --overwrite"
-DELTA = (
-    "missdp: delta is 1e-06, meant for up to 10,000 rows; for more, set --delta or --public-rows\n"
-)
+DELTA = "missdp: delta is 1e-06, meant for up to 10,000 rows. "
+DELTA += "For more rows, set --delta or --public-rows\n"
 
 
 def read(data, schema="schema.toml"):
@@ -88,7 +87,7 @@ def test_tables_of_two_models_do_not_become_one_set(several, fails, ok):
     before = {path: path.read_bytes() for path in several.glob("t-*")}
     for more in ("3", "2"):
         fails(5, "exists", f"{ask} --copies {more}")
-    fails(5, "'t-3.csv' would seem", f"{ask} --copies 2 --overwrite")
+    fails(5, "'t-3.csv' would look like", f"{ask} --copies 2 --overwrite")
     assert {path: path.read_bytes() for path in several.glob("t-*")} == before
     ok(f"{ask} --copies 3 --overwrite")
     ok(ask)  # one table is no set
@@ -122,9 +121,7 @@ def test_an_unexpected_error_hides_its_text(folder, fails, monkeypatch):
 
 
 @pytest.mark.parametrize(("where", "kept"), [("fit", False), ("sample_blocks", True)])
-def test_interruption_says_what_is_charged_and_what_is_kept(
-    folder, fails, monkeypatch, where, kept
-):
+def test_interruption_prints_charges_and_releases(folder, fails, monkeypatch, where, kept):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
@@ -268,7 +265,7 @@ def released(folder, ok):
     return folder
 
 
-def test_impute_fills_holes_and_says_that_rows_stay_private(released, ok, told):
+def test_impute_fills_cells_and_prints_that_rows_stay_private(released, ok, told):
     out = ok(IMPUTE, quiet=True)
     assert "as private as the rows were" in out
     assert "300" not in out  # how many rows there are is private
@@ -311,7 +308,7 @@ def test_impute_several_times_or_not_at_all(released, fails, ok, monkeypatch):
     assert tables() == drawn
 
 
-def test_a_terminal_without_unicode_shows_what_it_can(folder, terminal):
+def test_a_terminal_without_unicode_shows_question_marks(folder, terminal):
     asked = "evaluate complete.csv complete.csv --schema schema.toml --ways 1"
     code, shown = terminal("ascii", asked)
     assert (code, "gr??e" in shown) == (0, True)

@@ -100,7 +100,7 @@ FACTS = "from missdp import Schema, Table, load, Filter, Guarantee"
         ("from missdp.cli.main import main; main(['version', '--verbose'])", set()),
     ],
 )
-def test_what_takes_long_is_imported_where_it_is_used(code, needed):
+def test_slow_imports_happen_at_their_use(code, needed):
     modules = printed_by(f"import sys\n{code}\nprint(*sys.modules)").splitlines()[-1]
     assert HEAVY & {*modules.split()} == needed
 

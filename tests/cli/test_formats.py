@@ -74,12 +74,12 @@ def test_names_that_a_file_cannot_hold_are_refused_before_a_charge(survey, run):
     draft = draft_schema("rows.sav").declare_public()
     Schema((draft["sex"], replace(draft["age"], name="age now"))).to_toml("s.toml")
     code, _, err = run(f"synthesize rows.sav --schema s.toml -o x.sav {PRIVBAYES}")
-    assert (code != 0, "do not fit this kind of file" in err) == (True, True)
+    assert (code != 0, "do not fit this format" in err) == (True, True)
     assert not list(survey.glob("x*"))
 
 
 @pytest.mark.parametrize("suffix", [".sav", ".dta", ".xlsx", ".parquet", ".feather"])
-def test_every_file_that_can_say_what_it_is_says_so(suffix, survey, ok, told):
+def test_every_file_with_metadata_states_synthetic_rows(suffix, survey, ok, told):
     complete(draft_schema("rows.sav"))
     ok(f"synthesize rows.sav --schema s.toml -o out{suffix} {PRIVBAYES}")
     release = json.loads(Path("out.model.json").read_text())["release"]
@@ -128,7 +128,7 @@ def test_the_same_release_as_without_spark(spark, given, ok, told):
 
 
 @of_pandas
-def test_what_spark_refuses_has_our_words_and_codes(spark, given, run, fails):
+def test_errors_of_spark_have_our_texts_and_codes(spark, given, run, fails):
     Path("bad.csv").write_text(Path("rows.csv").read_text() + "SECRET,1,,2,3\n")
     code, _, err = run(f"fit {given}/bad.csv {SPARK} spark")
     assert (code, "as CSV: there is no header line" in err, "SECRET" in err) == (3, True, False)

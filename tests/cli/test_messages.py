@@ -102,13 +102,13 @@ MESSAGES = {
         f"{MODEL_ONLY} --assume bounded=0.5 --ground-truth-epsilon 1e5", None,
     ),
     "epsilon that is no number": (
-        2, "--epsilon must be a number; got 'abc'.", f"{SYNTHESIZE} --epsilon abc", None,
+        2, "--epsilon must be a number, not 'abc'.", f"{SYNTHESIZE} --epsilon abc", None,
     ),
     "rows that are no number": (
-        2, "--rows must be a whole number; got 'all'.", f"{FIT} --rows=all", None,
+        2, "--rows must be a whole number, not 'all'.", f"{FIT} --rows=all", None,
     ),
     "misspelt choice": (
-        2, "--undeclared must be one of refuse, accept; got 'acept'. Did you mean 'accept'?",
+        2, "--undeclared must be one of refuse, accept, not 'acept'. Did you mean 'accept'?",
         f"{MODEL_ONLY} --epsilon 1 --undeclared acept", None,
     ),
     "folder that is not writable": (
@@ -128,7 +128,7 @@ MESSAGES = {
         'levels = ["no", "yes"].', FIT, misspelt('    "S",', "    S,"),
     ),
     "existing release": (
-        5, f"'o.model.json' is the model of release {'2b' * 16}, which was paid for. Use "
+        5, f"'o.model.json' is the model of release {'2b' * 16}, which was charged. Use "
         "--overwrite to replace it, or choose another output.", FIT, already_released,
     ),
     "no name of an account": (
@@ -210,7 +210,7 @@ MESSAGES = {
         "row-independent; got 'mcar'.", f"{TRUTH} --assume mcar", None,
     ),
     "model file of another suffix": (
-        2, "--output must end in .json: a model file; got 'm.txt'.",
+        2, "--output must be a model file, .json, not 'm.txt'.",
         "fit data.csv --schema schema.toml --epsilon 1 -o m.txt", None,
     ),
     "unknown key of a project": (
@@ -228,12 +228,12 @@ MESSAGES = {
         f"{QUERY} 'count()' --purpose report", None,
     ),
     "head that is no hash": (
-        2, "--head must be a hash of 64 hexadecimal digits, or a file; got 'abc'.",
+        2, "--head must be a hash of 64 hexadecimal digits, or a file, not 'abc'.",
         "ledger verify --ledger sqlite:///b.db --head abc", None,
     ),
     "condition that ends early": (
         2, "--where: expected comparisons such as age >= 20, joined by and, or and not, found 'age'"
-        "; text goes in quotes",
+        ". Text goes in quotes",
         "sample m.json -o x.csv --rows 5 --where age", None,
     ),
     "existing draft": (

@@ -41,14 +41,14 @@ def model(inside, ok):
     return "model.json"
 
 
-def test_query_by_model_states_whose_levels(model, told):
+def test_query_by_model_states_the_release_of_levels(model, told):
     answer = told(f"{QUERY} {model} \"share(job = 'baker')\"")
     kinds = {one["kind"] for one in answer["guarantee"]["conditions"]}
     assert "LevelsFromRelease" in kinds
     assert 0.1 < answer["value"] < 0.7
 
 
-def test_query_by_model_states_whose_bins(model, told, ok):
+def test_query_by_model_states_the_release_of_bins(model, told, ok):
     release = told(f"{FIT} jobs.toml -o again.json --overwrite")["release"]
     out = " ".join(ok(f"{QUERY} again.json 'mean(pay)'").split())
     assert f"The bins of pay were found by release {release}" in out
@@ -97,7 +97,7 @@ def test_fit_without_any_level_says_the_remedy(inside, run):
 
 
 @pytest.mark.parametrize("method", ["all-pairs", "mst"])
-def test_fit_that_reads_no_number_says_what_to_check(inside, run, method):
+def test_fit_without_readable_numbers_prints_the_remedy(inside, run, method):
     rows = {"x": ["1,5", "2,5"] * 300, "sex": ["f", "m"] * 300}
     pd.DataFrame(rows).to_csv("comma.csv", index=False)
     x = Numeric(name="x", lower=0, upper=9, nullable=True, outside="missing")
@@ -109,7 +109,7 @@ def test_fit_that_reads_no_number_says_what_to_check(inside, run, method):
     assert "'sex' are missing" not in err
 
 
-def test_account_without_failure_says_what_helps(inside, fails, ok):
+def test_account_without_failure_prints_the_remedy(inside, fails, ok):
     account = "--ledger sqlite:///plain.db --account plain"
     ok(f"ledger create {account} --epsilon 5 --delta 1e-5")
     says = "open levels require an account with a failure (`missdp ledger create --failure 1e-6`)"

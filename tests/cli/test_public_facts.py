@@ -91,7 +91,7 @@ EVALUATE = "evaluate data.csv other.csv --schema schema.toml"
 CHECK = "schema check schema.toml"
 
 
-def test_evaluate_counts_violations_and_kinds_of_what_a_schema_has(folder, ok, told):
+def test_evaluate_counts_violations_and_kinds_of_missing(folder, ok, told):
     other = survey(300, 1)
     other.loc[other.index[:7], ["start", "end"]] = [9, 3]
     other.loc[other.index[7:10], "arbeitet"] = "nein"
@@ -267,9 +267,9 @@ def test_synthesize_database_with_unit_limits_its_rows(at, told, place, source):
 def test_commands_that_know_no_unit_or_another_say_so(at, fails, tmp_path):
     rows = f"{at}/visits.csv --schema {at}/unit.toml"
     ask = "--impute age --match sex 'mean(age)' --epsilon 1"
-    fails(3, "a statistic takes each row by itself", f"query {rows} {ask}")
+    fails(3, "a statistic treats each row separately", f"query {rows} {ask}")
     holed = "-o holed.csv --rate 0.1 --seed 1"
-    fails(3, "a simulation takes each row by itself", f"simulate {rows} {holed}")
+    fails(3, "a simulation treats each row separately", f"simulate {rows} {holed}")
     assert not list(tmp_path.iterdir())
 
 
@@ -307,8 +307,10 @@ def test_synthesize_weighs_rows_and_evaluate_knows(at, ok, told):
 
 
 def test_evaluate_chooses_the_rows_of_a_unit_once(at, told, monkeypatch):
-    chosen, drawn = units.chosen, []
-    monkeypatch.setattr(units, "chosen", lambda *one: drawn.append(one) or chosen(*one))
+    chosen, drawn = units.sample_rows_per_unit, []
+    monkeypatch.setattr(
+        units, "sample_rows_per_unit", lambda *one: drawn.append(one) or chosen(*one)
+    )
     told(f"evaluate {at}/houses.csv {at}/plain.csv --schema {at}/house.toml")
     assert len(drawn) == 1
 
@@ -325,9 +327,9 @@ def test_units_that_count_as_one_are_declared_beside_weights(at, told, fails):
     fails(3, "[weight]: upper is required", f"{fit} -o p.csv")
 
 
-def test_what_may_be_a_weight_is_marked_and_what_a_generous_upper_end_costs_is_said(at, ok, fails):
+def test_possible_weights_are_marked_with_advice(at, ok, fails):
     asked = f"plan {at}/wt.toml --rows 3000 --epsilon 1"
     assert "A row counts 10.0% of the largest weight on average" in ok(f"{asked} --mean-weight 4")
     fails(2, "--mean-weight must be above 0", f"{asked} --mean-weight 41")
     draft_columns({"pweight": [1.5, 2.5] * 100, "age": [31, 70] * 100}).to_toml("d.toml")
-    assert Path("d.toml").read_text().count("write [weight] and") == 1
+    assert Path("d.toml").read_text().count("write [weight] above") == 1

@@ -47,15 +47,15 @@ def test_a_mean_with_an_error_bar_and_a_guarantee(told, kind, few):
         ("{few} 'count()' --match grade", "--match", r"several names by commas \(--match a,b\)"),
         ("{few} 'count()' --impute grade", "--impute", "several names by commas"),
         ("{few} 'count()' --within grade --within age", "--within", "several names by commas"),
-        ("{few} 'count()' --where 'age > 14' --where 'age < 16'", "--where", "give it once"),
-        ("ledger show --ledger a --ledger b", "--ledger", "give it once"),
-        ("sample m.json -o x.csv --where 'a > 1' --where 'b > 1'", "--where", "give it once"),
+        ("{few} 'count()' --where 'age > 14' --where 'age < 16'", "--where", "Use it once"),
+        ("ledger show --ledger a --ledger b", "--ledger", "Use it once"),
+        ("sample m.json -o x.csv --where 'a > 1' --where 'b > 1'", "--where", "Use it once"),
     ],
 )
 def test_an_option_given_twice_is_refused(run, few, line, option, remedy):
     code, out, err = run(line.format(few=few))
     assert (code, out) == (2, "")
-    assert re.search(f"Option '{option}' is given more than once: .*{remedy}", err)
+    assert re.search(f"Option '{option}' is repeated. .*{remedy}", err)
 
 
 QUESTIONS = [
@@ -175,7 +175,7 @@ def _held(monkeypatch):
 
 
 @pytest.mark.parametrize("question", [*QUESTIONS, f"{MEAN} --where 'physically_active_7d > 2'"])
-def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(ok, held, question, few):
+def test_only_columns_of_questions_are_held(ok, held, question, few):
     found = held(few)
     out = ok(f"{few} {question}", quiet=True)
     assert "differentially private" in out
@@ -185,13 +185,13 @@ def test_only_what_a_question_reads_is_held_and_answers_stay_the_same(ok, held, 
 
 
 @pytest.mark.parametrize("question", RULED)
-def test_what_rules_read_is_held_too(ok, held, ruled, question):
+def test_columns_of_rules_are_held_too(ok, held, ruled, question):
     ask = ruled(ROWS)
     held(ask)
     ok(instead(ask, question), quiet=True)
 
 
-def test_what_does_not_fit_is_refused_also_where_no_question_reads_it(fails, ruled, tmp_path):
+def test_misfits_in_other_columns_raise_too(fails, ruled, tmp_path):
     ask = instead(ruled([*ROWS, (20, "perhaps", 30, 5)]), "--impute pay 'mean(pay)'")
     assert "perhaps" not in fails(3, "'work'", ask)
     text = (tmp_path / "rows.csv").read_text()

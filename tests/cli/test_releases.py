@@ -247,9 +247,7 @@ def test_an_answer_to_nowhere_is_refused_before_the_charge(folder, capsys, monke
 
 @pytest.mark.long
 @posix
-def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(
-    replacing, on_a_small_disk
-):
+def test_a_full_disk_in_sampling_leaves_old_files(replacing, on_a_small_disk):
     Path("more.parquet").write_text("old")
     before = contents(replacing)
     more = "sample out.model.json -o more.parquet --rows 150000 --overwrite"
@@ -259,7 +257,7 @@ def test_a_disk_that_fills_up_while_rows_are_sampled_leaves_what_was_there(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_there_is_refused_before_the_charge(folder, fails, no_fit, name):
+def test_existing_files_raise_before_the_charge(folder, fails, no_fit, name):
     Path(name).write_text("mine")
     err = fails(5, f"{name!r} exists. Use --overwrite", SYNTHESIZE)
     assert err.count("\n") == 1
@@ -341,7 +339,7 @@ def test_a_model_that_another_run_wrote_meanwhile_is_not_replaced(folder, fails,
     monkeypatch.setattr(AllPairs, "fit", fit)
     err = fails(8, "another process wrote it", FIT)
     assert Path("m.json").read_text() == "theirs"
-    assert "draw rows from it at no cost" in err
+    assert "Draw rows from it at no cost" in err
 
 
 def test_an_empty_file_is_only_written_if_asked_for(folder, ok, monkeypatch, fails):
@@ -358,9 +356,7 @@ def test_an_empty_file_is_only_written_if_asked_for(folder, ok, monkeypatch, fai
 @pytest.mark.long
 @needs_full
 @pytest.mark.parametrize("as_json", ["", "--json"])
-def test_an_answer_that_cannot_be_printed_is_told_on_the_other_stream(
-    folder, capsys, monkeypatch, as_json
-):
+def test_an_unprintable_answer_goes_to_standard_error(folder, capsys, monkeypatch, as_json):
     with FULL.open("w", encoding="utf-8", buffering=1) as full:
         monkeypatch.setattr(sys, "stdout", full)
         code = main(shlex.split(f"{QUERY} {as_json}"))
@@ -409,7 +405,7 @@ def test_a_release_that_is_replaced_has_a_new_id_everywhere(replacing, told):
     assert " ".join(model.guarantee_.conditions[0].statement().split()) in promised
 
 
-def test_permissions_of_what_is_replaced_are_kept_and_inputs_not_removed(replacing, ok, fails):
+def test_permissions_of_replaced_files_stay(replacing, ok, fails):
     Path("out.csv").chmod(0o640)
     ok(f"{SYNTHESIZE} --overwrite")
     assert Path("out.csv").stat().st_mode & 0o777 == 0o640
@@ -434,8 +430,8 @@ def test_rows_of_another_release_are_noticed(replacing, run, ok):
     for look in looks:
         code, _, err = run(look)
         assert code == 0
-        assert f"'out.csv' was drawn from release {other}, and" in err
-        assert f"is of release {own}" in err
+        assert f"'out.csv' was drawn from release {other}, but" in err
+        assert f"has release {own}" in err
     Path("new.csv").write_text(Path("new.csv").read_text().replace("no", "yes"))
     changed = run("evaluate data.csv new.csv --schema schema.toml")[2]
     assert "'new.csv' was changed after it was drawn" in changed
@@ -446,7 +442,7 @@ def test_nothing_of_a_release_is_said_before_its_model_is_on_the_disk(folder, ok
     pd.read_csv("data.csv").head(0).to_csv("data.csv", index=False)
     heard = []
     monkeypatch.setattr(
-        "missdp.cli.complain", lambda text: heard.append((text, Path("out.model.json").exists()))
+        "missdp.cli.print_error", lambda text: heard.append((text, Path("out.model.json").exists()))
     )
     ok(SYNTHESIZE)
     ((text, kept),) = (one for one in heard if "too small" in one[0])

@@ -74,7 +74,7 @@ def test_rows_and_columns_decide_and_not_the_size_of_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "end"), [("rows.csv", b"\r\n"), ("rows.csv.gz", b"\r")])
-def test_the_rows_of_a_csv_file_are_counted_whatever_it_begins_with(tmp_path, name, end):
+def test_rows_of_a_csv_file_are_counted_for_any_start(tmp_path, name, end):
     text = b"a" + end + b"s" * 1_500_000 + end + (b"x" + end) * 300_000
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
     assert Rows.of(tmp_path / name).approximate_length() == 300_002
@@ -108,7 +108,7 @@ def test_long_cells_take_no_more_memory_than_there_may_be(folder, dictionary, ex
     assert int(code) == expected
     assert int(taken) <= 1.05 * 2**29
     if expected:
-        assert ("is longer than the limit of memory" in said[0], "sss" in said[0]) == (True, False)
+        assert ("exceeds the limit of memory" in said[0], "sss" in said[0]) == (True, False)
 
 
 # -- the same results ----------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_rows_are_the_same_in_blocks_and_at_once_and_within_the_limit(
     parts = list(model.sample_blocks(1050, random_state=5))
     assert [len(p) for p in parts] == [96] * 5 + [95] * 6
     assert parts[0].to_arrow() != parts[1].to_arrow()  # from generators of their own
-    assert Table.joined(parts).to_arrow() == at_once.to_arrow()
+    assert Table.concatenate(parts).to_arrow() == at_once.to_arrow()
     for name in ("threads.csv", "more.parquet"):
         ok(f"{sample} {name}")
         assert Table.read(name, SCHEMA).to_arrow() == at_once.to_arrow()
@@ -240,7 +240,7 @@ def test_nothing_is_written_among_the_parts_that_are_read(folder, fails, ok):
                 f"simulate {place} --schema s.toml --rate 0.2 --seed 1",
                 f"impute {place} {IMPUTE}",
             ):
-                fails(5, "write into another folder", f"{command} -o {output}")
+                fails(5, "Write into another folder", f"{command} -o {output}")
     for output in ("visits/2024/out.parquet", "visits/out.csv", "visits/_out.parquet"):
         place = "visits/*.parquet" if "2024" in output else "visits"
         ok(f"impute {place} {IMPUTE} -o {output}")

@@ -116,27 +116,27 @@ def test_a_data_dictionary_of_redcap(written, tmp_path):
         (("cigs",), "`smoker` = 1 and (`age` > 17 or `sex` = 2)"),
         (("dose",), "`drugs___2` = 1"),
     ]
-    assert set(book.left_out()) == {"record_id", "surname", "bmi", "told2"}
-    assert book.untranslated() == ("pain has a value only where: `bmi` > 30",)
+    assert set(book.omitted()) == {"record_id", "surname", "bmi", "told2"}
+    assert book.untranslated() == ("pain has a value only if: `bmi` > 30",)
     text = as_toml(book, tmp_path)
     for comment in (
-        "# sex: field of type radio\n# level 9 is 'Unknown': no answer? then move it to unknown\n",
+        "# level 9 is 'Unknown'. If it is missing, move it to unknown\n",
         "# not translated: shown only if datediff([age],'today') > 3\n[[attribute]]\nname = \"plz",
-        "# not translated: shown only if [smoker] = '1'; else 0\n[[attribute]]\nname = \"drugs__",
-        "# Not translated: pain has a value only where: `bmi` > 30\n",
-        "# Not in the schema: 'surname' tells rows or persons apart",
+        "# not translated: shown only if [smoker] = '1', otherwise 0\n[[attribute]]\nname = \"dr",
+        "# Not translated: pain has a value only if: `bmi` > 30\n",
+        "# Not in the schema: 'surname' identifies rows or persons",
     ):
         assert comment in text
 
 
-def test_conditions_on_what_is_not_in_the_schema_are_listed(written):
+def test_conditions_on_other_columns_are_listed(written):
     line = "extra,base,,text,Extra,,,integer,0,9,,[bmi] > 30,\n"
     last = "plz2,base,,text,,,,integer,0,9,,[plz] = '03',\n"  # which is no level
     book = read_codebook(written("dictionary.csv", REDCAP + line + last))
     assert book.untranslated() == (
-        "pain has a value only where: `bmi` > 30",
-        "extra has a value only where: `bmi` > 30",
-        'plz2 has a value only where: `plz` = "03"',
+        "pain has a value only if: `bmi` > 30",
+        "extra has a value only if: `bmi` > 30",
+        'plz2 has a value only if: `plz` = "03"',
     )
 
 
@@ -158,7 +158,7 @@ def test_branching_logic(branch, told):
 
 
 @given(st.text("[]()'\"=<>1ageor and\n", max_size=40))
-def test_whatever_is_translated_is_a_condition(branch):
+def test_every_translation_is_a_condition(branch):
     condition = _condition_of(branch, {"age": "text", "a": "text"})
     if condition is not None:
         facts = {"source": "", "domain": "number", "lower": 0, "upper": 9}
@@ -179,7 +179,7 @@ def test_a_table_schema(written):
     assert schema["ok"].levels == ("nein", "ja")
     assert (schema["grade"].kind, schema["grade"].levels) == ("ordinal", ("low", "high"))
     assert schema["code"].levels == (1, 2)
-    assert set(book.left_out()) == {"id", "pay", "many", "born", "zip"}
+    assert set(book.omitted()) == {"id", "pay", "many", "born", "zip"}
     package = {"resources": [{"schema": FRICTIONLESS}, {"path": "readme.txt"}]}
     assert read_codebook(written("package.json", json.dumps(package))).schema() == schema
 
@@ -192,7 +192,7 @@ def test_a_ddi_codebook(written):
     assert dict(schema["sex"].labels) == {"1": "Male", "2": "Female", "9": "Refused"}
     assert (schema["age"].upper, schema["age"].unknown, schema["age"].integer) == (110, (-9,), True)
     assert schema["school"].kind == "ordinal"
-    assert set(book.left_out()) == {"note"}
+    assert set(book.omitted()) == {"note"}
 
 
 def test_files_of_statistics_packages(tmp_path):
@@ -207,7 +207,7 @@ def test_files_of_statistics_packages(tmp_path):
     schema = book.schema()
     assert (schema["sex"].levels, schema["sex"].refused) == ((1, 2), (9,))
     assert schema["sex"].label == "Sex"
-    assert set(book.left_out()) == {"age", "name"}  # no bounds: nothing is read from rows
+    assert set(book.omitted()) == {"age", "name"}  # no bounds: nothing is read from rows
     assert "Ada" not in str(book)
 
 
@@ -229,7 +229,7 @@ OTHERS = {
 def test_code_books_of_others_become_schemas_that_are_synthesized(name, tmp_path):
     levels, lacking = OTHERS[name]
     book = read_codebook(Path(__file__).parents[1] / "data" / "codebooks" / name)
-    assert len(book.left_out()) == lacking
+    assert len(book.omitted()) == lacking
     as_toml(book, tmp_path)
     schema = book.schema()
     listed = [a for a in schema if isinstance(a, Categorical)]
@@ -258,7 +258,7 @@ BAD = [
     *(("a.xml", "<codeBook>", "not XML"), ("a.xml", "<codeBook/>", "no variables")),
     *(("a.xml", "<a>" * 200, "too deeply"), ("a.xml", ENTITIES, "refused")),
     ("a.xml", DDI.replace('name="age"', 'name="sex"'), "twice"),
-    *(("a.sav", b"$FL2", "no file of its format"), ("a.dta", "", "no file of its format")),
+    *(("a.sav", b"$FL2", "not a file of its format"), ("a.dta", "", "not a file of its format")),
 ]
 
 
@@ -272,7 +272,7 @@ def test_bad_code_books_are_refused_in_a_line(written, name, text, told):
 def test_a_million_levels_are_read_and_more_refused():
     few = tuple(Value(str(i)) for i in range(1_000_001))
     book = CodeBook("", (Variable(name="a", source="", domain="levels", values=few),))
-    assert "1000000" in book.left_out()["a"]
+    assert "1000000" in book.omitted()["a"]
 
 
 def test_labels_do_not_leave_their_comment(tmp_path):

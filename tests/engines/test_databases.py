@@ -26,7 +26,7 @@ from missdp.errors import (
 )
 from missdp.sources import DuckDBSource, MemorySource, open_source
 from missdp.table import draft_columns
-from missdp.table.cells import distinct, in_arrow
+from missdp.table.cells import to_arrow_array, unique_values
 from refusing import refuses
 from testing.source_checks import check_source
 
@@ -208,9 +208,9 @@ DAY, LATER = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)
         [decimal.Decimal("0.1"), decimal.Decimal("1E-30"), None],
     ],
 )
-def test_what_a_cell_is_does_not_depend_on_those_beside_it(cells):
+def test_a_cell_does_not_depend_on_its_neighbours(cells):
     def read(cells):
-        found, places = distinct(in_arrow(cells))
+        found, places = unique_values(to_arrow_array(cells))
         return [repr(found[place]) for place in places]
 
     for order in (cells, cells[::-1]):
@@ -301,7 +301,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("code", "match", "arguments"), [(c, m, a) for c, m, *a in REFUSED])
-def test_commands_refuse_what_is_no_database(tmp_path, capsys, monkeypatch, code, match, arguments):
+def test_commands_raise_for_other_urls(tmp_path, capsys, monkeypatch, code, match, arguments):
     if any(str(argument).startswith("postgresql") for argument in arguments):
         pytest.importorskip("psycopg")
     monkeypatch.chdir(tmp_path)
@@ -389,7 +389,7 @@ class PostgreSQL:
 def test_a_driver_that_is_absent_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     rows = sql_rows("postgresql://ada:SECRET@/d?host=/nowhere", table="t")
-    with refuses(MissingDependencyError, r"postgresql\+psycopg is not installed; .*ledger"):
+    with refuses(MissingDependencyError, r"postgresql\+psycopg is not installed. .*ledger"):
         rows.names  # noqa: B018
 
 
@@ -403,14 +403,14 @@ def test_the_kit_passes(kind, tmp_path, request):
     database = SQLite(tmp_path) if sqlite else PostgreSQL(request.getfixturevalue("server"))
 
     def factory(table):
-        return DuckDBSource(database.rows([table.to_arrow(holes="codes")]), table.schema)
+        return DuckDBSource(database.rows([table.to_arrow(missing_as="codes")]), table.schema)
 
     def in_parts(tables):
         return DuckDBSource(database.rows([t.to_arrow() for t in tables]), tables[0].schema)
 
     def limited(table):
         return DuckDBSource(
-            database.rows([table.to_arrow(holes="codes")], limit=" LIMIT 40"), table.schema
+            database.rows([table.to_arrow(missing_as="codes")], limit=" LIMIT 40"), table.schema
         )
 
     report = check_source(factory, trials=2, in_parts=in_parts, most_rows=2_000)

@@ -17,9 +17,9 @@ import pytest
 from missdp import MST, AllPairs, Categorical, Filter, Numeric, OpenCategorical, Schema, Table
 from missdp.accounting import CountedOutsideTheKernel
 from missdp.engines import SparkSource, spark_sessions
-from missdp.engines.spark import _add_up, occurring, of_units
-from missdp.engines.spark_sessions import _LOGGERS, quiet
-from missdp.engines.spark_tasks import CountTask, merged
+from missdp.engines.spark import _add_up, count_values, select_unit_rows
+from missdp.engines.spark_sessions import _LOGGERS, muted_log
+from missdp.engines.spark_tasks import CountTask, merge_blocks
 from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.schema import SurveyWeight, Unit
 from missdp.schema.layout import STEPS
@@ -66,7 +66,7 @@ def fails_first(batches):
 
 def test_the_kit_passes(spark):
     def factory(table):
-        return SparkSource(spark.createDataFrame(table.to_arrow(holes="codes")), table.schema)
+        return SparkSource(spark.createDataFrame(table.to_arrow(missing_as="codes")), table.schema)
 
     def in_parts(tables):
         parts = [spark.createDataFrame(t.to_arrow()).coalesce(1) for t in tables]
@@ -76,7 +76,7 @@ def test_the_kit_passes(spark):
         frame = frame_of(spark, table.to_arrow())
         return SparkSource(frame.mapInArrow(fails_first, frame.schema), table.schema)
 
-    with quiet():  # tasks fail on purpose
+    with muted_log():  # tasks fail on purpose
         report = check_source(factory, trials=2, in_parts=in_parts, retried=retried)
     assert not report.unchecked
     assert "needs rows in memory" not in str(report)
@@ -95,7 +95,7 @@ def test_open_levels_are_found_where_the_rows_are(spark):
     frame = pd.DataFrame({"d": cells, "a": ["no", "yes"] * 100 + ["no"] * 3})
     schema = Schema((OpenCategorical(name="d", nullable=True, missing_codes=("?",)), SCHEMA["a"]))
     there = frame_of(spark, frame, 3)
-    (found,) = occurring(there, (schema["d"],))
+    (found,) = count_values(there, (schema["d"],))
     assert found == {"x": 40, "\u00e9": 100, "y": 60, "rare": 1}
     here, where = (
         MST(epsilon=20.0, delta=1e-6, random_state=0).fit(data, schema=schema)
@@ -128,7 +128,7 @@ def test_a_retried_task_hands_in_its_counts_once(spark):
 
 def test_rules_and_kinds_are_those_of_a_table_in_memory(spark):
     table = example_table(RULED, 400, seed=3)
-    cells = table.to_arrow(holes="codes")
+    cells = table.to_arrow(missing_as="codes")
     # Rows that break rules, too: cells of different rows side by side.
     mixed = pa.table(
         [c.take(pa.array(np.roll(np.arange(400), i))) for i, c in enumerate(cells)],
@@ -147,7 +147,7 @@ def test_the_plan_has_one_scan_and_shuffles_no_rows(spark, tmp_path):
     frame_of(spark, table.to_arrow()).write.parquet(str(tmp_path / "rows"))
     source = SparkSource(spark.read.parquet(str(tmp_path / "rows")), SCHEMA)
     task = CountTask(schema=SCHEMA, names=("x",), counter=Counter(SCHEMA, [("x",)]))
-    with quiet():
+    with muted_log():
         plan = source._plan(task)._jdf.queryExecution().executedPlan().toString()
     steps = re.findall(r"^[ +:-]*(?:\*?\(\d+\) )?([A-Z]\w+)", plan, flags=re.M)
     once = ["AdaptiveSparkPlan", "MapInArrow", "Exchange", "MapInArrow", "Project", "FileScan"]
@@ -308,7 +308,7 @@ def test_tasks_that_are_killed_late_stay_unheard(spark, told, monkeypatch):
 def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
     table = example_table(SCHEMA, 400, seed=5)
     frame = frame_of(spark, table.to_arrow(), 3)
-    ruled = example_table(RULED, 300, seed=6).to_arrow(holes="codes")
+    ruled = example_table(RULED, 300, seed=6).to_arrow(missing_as="codes")
     cells = example_table(OPEN, 600, seed=7).to_arrow()
     found_bins = (OPEN, "joint", frame_of(spark, cells, 3), Table.read(cells, OPEN))
     complete = (RULED, "complete-rows", frame_of(spark, ruled), Table.read(ruled, RULED))
@@ -337,7 +337,7 @@ def task(cliques=TASKED, schema=RULED, **more):
 
 
 def batches(table, rows=7):
-    return table.to_arrow(holes="codes").to_batches(rows)
+    return table.to_arrow(missing_as="codes").to_batches(rows)
 
 
 def added_up(records, counter):
@@ -347,12 +347,12 @@ def added_up(records, counter):
 
 def test_partial_counts_of_any_number_of_tasks_add_up():
     table = example_table(RULED, 100, seed=2)
-    wanted = MemorySource(Table.read(table.to_arrow(holes="codes"), RULED))
+    wanted = MemorySource(Table.read(table.to_arrow(missing_as="codes"), RULED))
     for cuts in ([100], [40, 60], [0, 99, 1], [4] * 25):
         run, ends = task(), np.cumsum([0, *cuts])
         parts = [table.take(np.arange(*pair)) for pair in itertools.pairwise(ends)]
         out = [batch for part in parts for batch in run(batches(part))]
-        found = added_up(merged(out), Counter(RULED, TASKED)).result("extended")
+        found = added_up(merge_blocks(out), Counter(RULED, TASKED)).result("extended")
         alike(found, wanted.counts(TASKED, rows="extended"))
 
 
@@ -384,11 +384,11 @@ def refused(*parts):
     run = task([("a",)], STRICT)
     out = [batch for a, b in parts for batch in run([pa.record_batch({"a": a, "b": b})])]
     with refuses(DataError) as caught:
-        added_up(merged(out), Counter(STRICT, [("a",)]))
+        added_up(merge_blocks(out), Counter(STRICT, [("a",)]))
     return str(caught.value)
 
 
-def test_what_is_refused_does_not_depend_on_how_rows_are_cut():
+def test_errors_do_not_depend_on_batches():
     good, level, null, number = (["u"], [0.5]), (["SECRET"], [0.5]), ([None], [0.5]), (["u"], [7.0])
     both = refused((["u", "SECRET", None], [0.5, 0.5, 7.0]))
     for parts in ((level, number, null), (good, null, level, number), (null, number, level)):
@@ -410,11 +410,11 @@ def test_a_task_that_cannot_go_on_quotes_nothing():
         list(task([("a",)], STRICT)(breaking()))
 
 
-def test_rows_with_holes_are_left_out_by_their_own_cells():
+def test_incomplete_rows_are_dropped_by_their_cells():
     table = example_table(RULED, 80, seed=4)
     run = task(observed=("arbeit", "größe"))
     found = added_up(run(batches(table)), Counter(RULED, TASKED)).result("extended")
-    read = Table.read(table.to_arrow(holes="codes"), RULED)
+    read = Table.read(table.to_arrow(missing_as="codes"), RULED)
     whole = read.take(~(read.mask("arbeit") | read.mask("größe")))
     alike(found, MemorySource(whole).counts(TASKED, rows="extended"))
 
@@ -445,25 +445,25 @@ def visits(spark, people=400):
 
 
 def counted_units(frame, _=None):
-    return counted(frame, with_unit().of_rows, [("who",), ("who", "last"), ("last",)])
+    return counted(frame, with_unit().without_unit, [("who",), ("who", "last"), ("last",)])
 
 
 def test_rows_are_drawn_by_unit_and_every_pass_sees_the_same(spark, capfd):
     given = visits(spark)
-    frame, sums = of_units(given, with_unit(max_rows=3))
+    frame, sums = select_unit_rows(given, with_unit(max_rows=3))
     assert (sums / STEPS).tolist() == [1200.0, 1200.0]
     assert frame.columns == ["who", "last"]
     found = counted_units(frame)
     alike(found, counted_units(frame))
     assert (found["who",] == 3).all()
-    another = counted_units(*of_units(given, with_unit(max_rows=3)))
+    another = counted_units(*select_unit_rows(given, with_unit(max_rows=3)))
     assert not np.array_equal(found["who", "last"], another["who", "last"])
     frame.explain()
     assert len(re.findall(r"Exchange hashpartitioning", capfd.readouterr().out)) == 1
 
 
 def test_each_row_is_drawn_as_often_and_not_each_sort_of_rows(spark):
-    found = counted_units(*of_units(visits(spark), with_unit()))
+    found = counted_units(*select_unit_rows(visits(spark), with_unit()))
     assert found["who",].sum() == 400
     # One of ten rows: 40 on average, and within 5 and 90 but once in 10^9 times.
     assert 5 < found["last",][1] < 90
@@ -475,21 +475,23 @@ def test_rows_without_an_identifier_and_those_with_one_that_cannot_be_read(spark
     )
     codes = {"missing_codes": ("NA",)}
     frame = spark.createDataFrame(table)
-    assert counted_units(*of_units(frame, with_unit(**codes)))["last",].sum() == 2
+    assert counted_units(*select_unit_rows(frame, with_unit(**codes)))["last",].sum() == 2
     assert (
-        counted_units(*of_units(frame, with_unit(if_missing="own_unit", **codes)))["last",].sum()
+        counted_units(*select_unit_rows(frame, with_unit(if_missing="own_unit", **codes)))[
+            "last",
+        ].sum()
         == 5
     )
     with pytest.raises(DataError, match="a row has no identifier in the column 'p'"):
-        of_units(frame, with_unit(if_missing="refuse", **codes))
-    unprocessed_table = spark.createDataFrame(
+        select_unit_rows(frame, with_unit(if_missing="refuse", **codes))
+    unread = spark.createDataFrame(
         [([1], 1.0, "no"), (None, 2.0, "no")], "p array<int>, who double, last string"
     )
-    assert counted_units(*of_units(unprocessed_table, with_unit(if_missing="own_unit")))[
+    assert counted_units(*select_unit_rows(unread, with_unit(if_missing="own_unit")))[
         "who",
     ].nonzero()[0].tolist() == [2]
     with pytest.raises(DataError, match="the data does not have"):
-        of_units(frame.drop("p"), with_unit())
+        select_unit_rows(frame.drop("p"), with_unit())
 
 
 def test_a_fit_to_a_frame_of_spark_protects_the_unit(spark):

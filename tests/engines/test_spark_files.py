@@ -87,7 +87,7 @@ def test_malformed_files_are_refused_at_once_and_not_quoted(spark, text, tmp_pat
         spark_frame(path, SCHEMA.names, spark)
 
 
-def test_what_cannot_be_opened_is_refused(spark, tmp_path):
+def test_unreadable_files_raise(spark, tmp_path):
     with refuses(DataError, "no data file"):
         spark_frame(tmp_path / "absent.csv", ("a",), spark)
     (tmp_path / "two.csv").write_text("a,id\nü,1\n", encoding="utf-8")
@@ -139,8 +139,8 @@ def _small_blocks(monkeypatch):
 @pytest.mark.parametrize("n", [0, 500])
 def test_rows_are_those_of_the_seed_however_many_blocks(spark, model, n):
     given = {"missing_values": "keep", "random_state": 7}
-    frame = sample_spark(model, spark, n, holes="codes", **given)
-    wanted = model.sample_table(n, **given).to_arrow(holes="codes")
+    frame = sample_spark(model, spark, n, missing_as="codes", **given)
+    wanted = model.sample_table(n, **given).to_arrow(missing_as="codes")
     assert (frame.rdd.getNumPartitions() > 3) == (n > 0)
     assert frame.toArrow().to_pydict() == wanted.to_pydict()
     assert frame.columns == list(RULED.names)
@@ -156,10 +156,11 @@ def test_a_task_that_is_run_again_draws_the_same_rows(spark, model):
     assert rows.slice(0, 100).to_pylist() != rows.slice(100, 100).to_pylist()  # another block
 
 
-def test_what_sampling_refuses_is_refused_at_once(spark, model):
+def test_errors_of_sampling_are_raised_at_once(spark, model):
     with refuses(NotFittedError):
         sample_spark(AllPairs(epsilon=1.0), spark)
-    for name, bad in (("n", -1), ("n", 1.5), ("n", True), ("missing_values", "?"), ("holes", "?")):
+    words = (("missing_values", "?"), ("missing_as", "?"))
+    for name, bad in (("n", -1), ("n", 1.5), ("n", True), *words):
         with refuses(ParameterError, f"{name} must be"):
             sample_spark(model, spark, **{name: bad})
 

@@ -752,10 +752,10 @@ def test_estimates_are_shown_completely(exact):
         ("quantile(wage, 2)", "between 0 and 1"),
         ("quantile(wage)", "takes a number q"),
         ("quantile(wage, age)", "takes a number q"),
-        ("share(wage > 1 and age > 20)", "about one attribute"),
+        ("share(wage > 1 and age > 20)", "takes one attribute"),
         ("share(wage)", "expected"),
         ("difference(mean(wage))", "compares groups"),
-        ("difference(" * 3000 + "mean(wage)" + ")" * 3000, "not of another difference"),
+        ("difference(" * 3000 + "mean(wage)" + ")" * 3000, "not another difference"),
         ("mean(wage) by wage", "named once"),
         ("correlation(wage, age) by well", "has no groups"),
         ("mean(wage) by age, well", "not together in the workload"),
@@ -774,7 +774,7 @@ def test_estimates_are_shown_completely(exact):
 def test_unreadable_question_raises_with_its_name(exact, question, says):
     with pytest.raises((ParameterError, SchemaError), match=says):
         asked(exact["pairs"], question)
-    with pytest.raises(ParameterError, match=r"use regress\(\.\.\.\)"):
+    with pytest.raises(ParameterError, match=r"Use regress\(\.\.\.\)"):
         exact["pairs"].estimate(WAGE)
 
 

@@ -287,7 +287,7 @@ def test_kinds_survive_files_that_hold_codes_and_not_those_that_hold_nulls():
     schema = replace(KINDS, rules=()).subset(("work", "mood", "plain"))
     table = ONE.subset(schema.names)
     table = Table(schema, {name: table.column(name) for name in schema.names})
-    coded = table.to_native("pandas", holes="codes")
+    coded = table.to_native("pandas", missing_as="codes")
     nulls = table.to_native("pandas")
     assert missingness_by_kind(table, coded).max_difference == 0.0
     result = missingness_by_kind(table, nulls).synthetic_shares

@@ -24,7 +24,7 @@ from missdp.governance.rehearsal import (
     with_dates,
 )
 from missdp.schema import Date, Difference, NotApplicable, OpenCategorical, SurveyWeight, Unit
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from refusing import refused
 
 ROWS, MISSING = 2500, {"smoker": 0.2, "pay": 0.1}
@@ -223,7 +223,7 @@ def test_dates_out_of_bounds_become_dates_that_fit():
     table, rng = declared.simulate(0), np.random.default_rng(0)
     columns = {name: table.column(name) for name in STAY.names}
     early, ages = STAY["admission"].lower, np.full(400, 110 * 365.25 // 1)
-    columns["admission"] = Column(np.zeros(400, np.uint8), np.full(400, early))
+    columns["admission"] = CodedColumn(np.zeros(400, np.uint8), np.full(400, early))
     refused(ParameterError, "bounds of 'stay', 'age'", with_dates, STAY, _aged(columns, ages), rng)
     ages[7] = 365.0
     found = Table(STAY, with_dates(STAY, _aged(columns, ages), rng))
@@ -233,7 +233,7 @@ def test_dates_out_of_bounds_become_dates_that_fit():
 
 def _aged(columns, ages):
     codes = STAY["age"].encode_values(ages)
-    return columns | {"age": Column(codes.astype(np.uint8), ages)}
+    return columns | {"age": CodedColumn(codes.astype(np.uint8), ages)}
 
 
 WEIGHED = Schema(SCHEMA.attributes, weight=SurveyWeight("w", upper=4.0))

@@ -190,7 +190,7 @@ def test_filled_cells_amplify_no_guarantee(missing):
     filled = DPImputer(model=model, random_state=0).transform(rows)
     # A required attribute would leave these rows out.
     assert (filled.codes("a") == full).mean() > 0.9
-    assert filled.schema.rule_set.filled == {"a", "b"}
+    assert filled.schema.rule_set.rule_filled == {"a", "b"}
     assert same(DPImputer(model=model, random_state=1).fit(filled).transform(filled), filled)
     seldom = MissingCompletelyAtRandom({"a": 0.01, "b": 0.01})
     result = PrivBayes(epsilon=1.0, missing=missing).fit(filled).ground_truth_guarantee(seldom)
@@ -216,7 +216,7 @@ def test_filled_row_depends_on_itself_and_its_place_only(seed, n, filling):
     assert same(imputer.transform(more).take(rest), result)
     order = np.insert(rng.permutation(np.delete(rest, place)), place, place)
     assert same(imputer.transform(rows.take(order)).take([place]), result.take([place]))
-    mixed = Table.joined(
+    mixed = Table.concatenate(
         [others.take(rest[:place]), rows.take([place]), others.take(rest[place + 1 :])]
     )
     assert same(imputer.transform(mixed).take([place]), result.take([place]))
@@ -226,7 +226,9 @@ def test_rows_after_the_first_block_are_filled_alike():
     n = ROWS_AT_ONCE + 100
     rows, first = Table.read(incomplete(n), SCHEMA), np.arange(100)
     result, late = IMPUTER.transform(rows), ROWS_AT_ONCE + first
-    other = Table.joined([Table.read(incomplete(ROWS_AT_ONCE, seed=9), SCHEMA), rows.take(late)])
+    other = Table.concatenate(
+        [Table.read(incomplete(ROWS_AT_ONCE, seed=9), SCHEMA), rows.take(late)]
+    )
     assert same(IMPUTER.transform(other).take(late), result.take(late))
     assert not result.incomplete_rows().any()
     assert not same(result.take(first), result.take(late))
@@ -237,7 +239,7 @@ NEVER = {
     "filling": ("best", None, 1),
     "random_state": (-1, True, np.random.default_rng()),
     "multiple": (0, 1, -1, 1.5, True, "2"),
-    "holes": ("blank",),
+    "missing_as": ("blank",),
 }
 OTHER = Schema((*SCHEMA.attributes[:3], Numeric(name="weight", lower=0, upper=2, bins=4)))
 STRANGE = incomplete(10).assign(smoker="xyzzy")
@@ -251,7 +253,7 @@ ROWS = [
 
 def test_bad_parameters_and_other_rows_are_refused_and_no_cell_is_quoted():
     for name, bad in [(name, bad) for name, bads in NEVER.items() for bad in bads]:
-        facts, more = ({}, {name: bad}) if name in ("multiple", "holes") else ({name: bad}, {})
+        facts, more = ({}, {name: bad}) if name in ("multiple", "missing_as") else ({name: bad}, {})
         with pytest.raises(
             (ParameterError, NotFittedError), match="synthesizer|not fitted|" + name
         ):

@@ -57,14 +57,17 @@ def test_facts_are_written_as_dates_and_read_again(tmp_path):
 
 LATE = dt.datetime(2018, 1, 1, 5)
 WRONG = [
-    *(({"lower": bad}, "is no date like") for bad in ("2018-02-30", "2018", LATE)),
+    *(({"lower": bad}, "is not a date like") for bad in ("2018-02-30", "2018", LATE)),
     *(({"lower": None}, "must be a date"), ({"upper": 1e9}, "year 1 to 9999")),
     ({"upper": "2017-01-01"}, "below upper"),
     *(({"step": bad}, "step must be one of") for bad in ("hour", "0 days", 2.0)),
     *(({"step": "week"}, "whole multiple of step"), ({"integer": False}, "number of its steps")),
     *(({"format": 3}, "format must be text"), ({"format": "%d.%q"}, "format is made of")),
     *(({"format": "%d.%m"}, "format lacks a part"), ({"format": "%d.%d.%m.%Y"}, "twice")),
-    *(({"format": "%tm"}, "no place for the step"), ({"timezone": "Europe/Atlantis"}, "unknown")),
+    *(
+        ({"format": "%tm"}, "cannot represent the step"),
+        ({"timezone": "Europe/Atlantis"}, "unknown"),
+    ),
     ({"missing_codes": ("2020-01-01",), "nullable": True}, "outside"),
     ({"edges": ("2018-01-01", "2020-01-01")}, "start at lower and end at upper"),
 ]
@@ -131,7 +134,7 @@ def shown(table):
 
 @pytest.mark.long
 @given(pairs=tables)
-def test_what_a_row_becomes_follows_from_this_row_alone(pairs):
+def test_a_row_with_dates_depends_on_itself_alone(pairs):
     """The sensitivity of every count rests on this: one row more or less is one count."""
     assert shown(read(pairs)) == [shown(read([pair]))[0] for pair in pairs]
 
@@ -224,7 +227,7 @@ def test_wrong_facts_of_differences_are_refused(facts, why):
         Schema((IN, OUT, OTHER, sex, Difference(**{**stay, **facts})))
 
 
-def test_what_cannot_be_computed_back_is_refused():
+def test_differences_that_cannot_be_inverted_raise():
     known, sure = (Date(name=n, lower="2020-01-01", upper="2020-12-31") for n in ("known", "sure"))
     some = {"lower": 0, "upper": 9, "outside": "missing"}
     sex = Categorical(name="sex", levels=("f", "m"))
@@ -243,9 +246,9 @@ def test_what_cannot_be_computed_back_is_refused():
         Schema((IN, OUT, sex, STAY), (routed,))
 
 
-def test_no_gate_claims_that_one_date_was_observed_because_either_was():
-    assert "in or out" in SCHEMA.rule_set.filled
-    assert all(a.settled for a in SCHEMA.subset(("in or out", "stay")))
+def test_either_date_observed_does_not_require_one_date():
+    assert "in or out" in SCHEMA.rule_set.rule_filled
+    assert all(a.imputed_before for a in SCHEMA.subset(("in or out", "stay")))
 
 
 MOMENT = DateTime(name="in", lower="2020-01-01", upper="2020-02-01", timezone="UTC")
@@ -258,7 +261,7 @@ FOR_SPARK = [
 
 
 @pytest.mark.parametrize(("schema", "said"), FOR_SPARK)
-def test_spark_refuses_by_name_what_it_cannot_read(schema, said, tmp_path, capsys):
+def test_spark_names_unsupported_attributes(schema, said, tmp_path, capsys):
     columns = {"__module__": "pyspark.sql.frames", "columns": ["in", "out"]}
     frame = type("DataFrame", (), columns)
     with pytest.raises(SchemaError, match=re.escape(said)):

@@ -288,7 +288,7 @@ def test_messages_say_place_and_remedy():
         "age + 1 > 3": ["found 'age + 1'", "always = 'a + 2 * b = c'"],
         "grade > 9 and (size)": ["found 'size'", "comparisons such as age >= 20"],
         "siz = 'low'": ["no attribute 'siz'", "Did you mean 'size'?"],
-        "size = lo": ["no attribute 'lo'", "text goes in quotes"],
+        "size = lo": ["no attribute 'lo'", "Text goes in quotes"],
         "size = 'lwo'": ["'lwo' is not a level of 'size'", "Did you mean 'low'?"],
         "in days > 3": ["goes in backticks: `in days`"],
         "age > size": ["'age' and 'size' cannot be compared", "ordinal with the same levels"],

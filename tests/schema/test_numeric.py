@@ -36,7 +36,7 @@ def attributes(draw):
 
 @settings(max_examples=60)
 @given(attributes(), st.data())
-def test_what_is_drawn_from_a_code_is_read_as_that_code_and_each_has_a_name(attribute, data):
+def test_draws_from_a_code_encode_to_it_and_have_a_label(attribute, data):
     assert len({*attribute.bin_labels}) == attribute.size == len(attribute.centres)
     assert (np.diff(attribute.centres) >= 0).all()
     assert attribute.spikes or attribute.size == len(attribute.bin_edges) - 1
@@ -58,7 +58,7 @@ def test_what_is_drawn_from_a_code_is_read_as_that_code_and_each_has_a_name(attr
 
 @settings(max_examples=30)
 @given(st.integers(-5, 30), st.sets(st.integers(0, 4), max_size=2))
-def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, places):
+def test_other_integers_of_a_bin_stay_equally_likely(lower, places):
     spikes = {lower + place for place in places}
     cuts = {"integer": True, "bins": 1, "spikes": tuple(spikes)}
     attribute = Numeric(name="x", lower=lower, upper=lower + 4, **cuts)
@@ -70,7 +70,7 @@ def test_the_other_whole_numbers_of_a_bin_stay_equally_likely(lower, places):
 
 
 @pytest.mark.parametrize("bounds", [(0, 5e-324), (1, 1 + 2**-52)])
-def test_what_is_drawn_where_only_spikes_are_left_is_in_the_domain(bounds):
+def test_draws_from_bins_of_spikes_only_are_in_the_domain(bounds):
     for spikes in ((bounds[0],), bounds):
         attribute = Numeric(name="x", lower=bounds[0], upper=bounds[1], bins=1, spikes=spikes)
         drawn = attribute.decode(np.arange(attribute.size), np.zeros(attribute.size))
@@ -96,7 +96,7 @@ def test_evaluation_sees_spikes_in_finer_bins(facts):
 def test_a_bin_reaches_no_spike_at_its_ends(integer):
     cuts = {"bins": 2, "integer": integer, "spikes": (0, 1, 10, 15, 20)}
     income = Numeric(name="i", lower=0, upper=20, **cuts)
-    least, greatest = income.reach
+    least, greatest = income.code_ranges
     for code in range(income.size):
         values = income.decode(np.full(500, code), np.linspace(0, 1, 500, endpoint=False))
         assert least[code] <= values.min()
@@ -148,7 +148,7 @@ def test_cells_of_a_grid_are_in_order_and_values_stay_in_their_cell(attribute, s
     assert (np.diff(codes) >= 0).all()
     again = grid.decode(codes, np.random.default_rng(seed).random(len(codes)))
     assert np.array_equal(grid.encode_values(again), codes)
-    least, greatest = grid.reach
+    least, greatest = grid.code_ranges
     assert (least[codes] <= values).all()
     assert (values <= greatest[codes]).all()
 
@@ -175,7 +175,7 @@ def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, see
     if attribute.integer:
         assert np.array_equal(np.rint(values), values)
     # What a cell of the grid is coded as does not depend on which of its values is looked at.
-    least, greatest = grid.reach
+    least, greatest = grid.code_ranges
     assert np.array_equal(found.encode_values(least), found.encode_values(greatest))
 
 
@@ -193,7 +193,7 @@ def test_values_follow_the_weights_of_subintervals_and_spikes_are_exact():
     assert set(x.decode(np.zeros(9, int), rng.random(9))) == {0.0}
 
 
-def test_no_bin_draws_what_another_one_has():
+def test_no_bin_draws_values_of_another_bin():
     """Sums of weights are rounded: neither a spike nor what is beyond the bounds is ever drawn."""
     bins = Binning(
         edges=(960698151, 960698169), spikes=(960698169,), weights=(0.1, 0.2, 0.0),
@@ -210,7 +210,7 @@ def test_no_bin_draws_what_another_one_has():
     assert (values < 5e14 + 10).mean() == pytest.approx(0.999, abs=0.003)
 
 
-def test_numbers_that_nearly_coincide_are_told_apart():
+def test_nearly_equal_numbers_are_distinguished():
     a = Numeric(name="x", lower=63172.799999999996, upper=64400.99999999999, step=0.3)
     assert cells_of(a)[1].size > 4000
     cuts = {"edges": (1.0, 2.0), "spikes": (1.0, np.nextafter(1.0, 2))}
@@ -251,7 +251,7 @@ def test_released_bins_that_do_not_fit_raise(told, facts):
         ("start at lower", {"edges": (1, 100)}, {}),
         ("inside", {"edges": (0, 100), "spikes": (101,)}, {}),
         ("not both", {"edges": (0, 100)}, {"edges": (0, 100)}),
-        ("leave spikes out", {"edges": (0, 100)}, {"spikes": (0,)}),
+        ("Leave spikes out", {"edges": (0, 100)}, {"spikes": (0,)}),
     ],
 )
 def test_released_bins_that_a_number_does_not_have_raise(told, bins, facts):

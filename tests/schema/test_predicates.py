@@ -134,7 +134,7 @@ def cells_of(row):
 
 @given(PREDICATES)
 @settings(max_examples=100)
-def test_what_is_written_is_parsed_as_it_was_meant(written):
+def test_text_of_predicates_is_parsed_back(written):
     meant, text = written
     found = parse_where(text, SCHEMA)
     assert found == meant
@@ -146,7 +146,7 @@ def test_what_is_written_is_parsed_as_it_was_meant(written):
 @pytest.mark.long
 @given(PREDICATES, st.dictionaries(st.sampled_from(SCHEMA.names), st.booleans()))
 @settings(max_examples=100)
-def test_what_is_sure_holds_whatever_is_missing(written, without):
+def test_certain_truth_holds_for_any_missing_cells(written, without):
     """Cells are missing, or not applicable; each missing one is tried with every value."""
     meant, _ = written
     row, known, tried = cells_of(0), {}, []
@@ -177,9 +177,9 @@ def test_a_long_list_of_names_that_cannot_be_read_is_refused_at_once():
         parse_names(" " * 100_000 + "a`")
 
 
-def test_text_without_quotes_is_told_to_stand_in_them():
+def test_text_without_quotes_gets_advice():
     for text in ("size in (small, 'mid')", "size in ('mid', small)", "size in small"):
-        with refuses(ParameterError, r"found 'small'; text goes in quotes$"):
+        with refuses(ParameterError, r"found 'small'\. Text goes in quotes$"):
             parse_where(text, SCHEMA)
-    with refuses(ParameterError, r"no attribute 'small'; text goes in quotes$"):
+    with refuses(ParameterError, r"no attribute 'small'\. Text goes in quotes$"):
         parse_where("size = small", SCHEMA)

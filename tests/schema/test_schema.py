@@ -92,11 +92,11 @@ def test_absent_file_and_unwritable_path_are_typed(tmp_path):
         schema.to_toml(tmp_path)
 
 
-def test_what_is_no_schema_is_refused_with_the_reason():
+def test_invalid_schemas_raise_the_reason():
     a = Categorical(name="x", levels=("a",))
     wrong = ("list", ["numeric"], {"a": 1}, 3, None)
     for says, *made in (
-        ("repeated", lambda: Schema((a, a))),
+        ("Repeated", lambda: Schema((a, a))),
         ("no attribute 'y'", lambda: Schema((a,))["y"]),
         ("at least one", lambda: Schema(())),
         (
@@ -212,7 +212,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("says", "facts"), [*LEVELS, *NUMBERS], ids=str)
-def test_what_is_wrong_is_refused_with_the_reason_in_one_line(says, facts):
+def test_invalid_facts_raise_the_reason_in_one_line(says, facts):
     known = {"name": "x", "nullable": True}
     if (says, facts) in LEVELS:
         kinds, known = (Categorical, Ordinal), {**known, "levels": ("a",)}
@@ -224,7 +224,7 @@ def test_what_is_wrong_is_refused_with_the_reason_in_one_line(says, facts):
         assert "name" in facts or "'x'" in str(caught.value)
 
 
-def test_what_is_valid_and_what_is_by_default():
+def test_valid_facts_and_defaults():
     codes = ("NaN", "k.A.", -9, 99.5)  # written as no number, or beside the domain
     Numeric(name="x", lower=0, upper=99, nullable=True, missing_codes=codes)
     Categorical(name="x", levels=("7",), nullable=True, missing_codes=("007", " "))
@@ -234,7 +234,7 @@ def test_what_is_valid_and_what_is_by_default():
     assert Numeric(name="x", lower=0, upper=90, integer=True).size == 10
 
 
-def test_who_asks_for_a_label_is_told_its_level():
+def test_a_label_in_place_of_a_level_gets_the_level():
     for undeclared, said in (((), "label of the level 1"), (("labels",), "which has 0, 1")):
         facts = {"labels": {"1": "dead"}, "undeclared": undeclared}
         death = Categorical(name="death", levels=(0, 1), **facts)

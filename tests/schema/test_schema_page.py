@@ -33,7 +33,7 @@ PAGE = (DOCS / "schema.md").read_text(encoding="utf-8")
 REFERENCE = (DOCS / "schema-reference.md").read_text(encoding="utf-8")
 EXAMPLE = re.search(r"^## A complete example\n.*?^```toml\n(.*?)^```", PAGE, re.M | re.S)[1]
 # Fields that no file states: made by missdp, or fixed by the kind.
-MADE = {"settled", "resolution"}
+MADE = {"imputed_before", "resolution"}
 UNSTATED = {
     Categorical: MADE,
     Ordinal: MADE,
@@ -160,7 +160,7 @@ MISTAKES = {
     "equation of a difference": (
         f'{DATES}{STAY}[[rule]]\nalways = "admitted + stay = discharged"\n',
         "rule 'admitted + stay = discharged': 'stay' is of kind 'difference', which an equation "
-        "cannot add to dates. The difference itself states what lies between its two dates. Leave "
+        "cannot add to dates. The difference itself gives the time between its two dates. Leave "
         "the rule out.",
     ),
     "unknown field of a rule": (
@@ -181,7 +181,7 @@ MISTAKES = {
     "date without quotes": (
         f'{DATES}[[rule]]\nnever = "admitted < 2019-01-31"\n',
         "rule 'never admitted < 2019-01-31': expected number or text or true or false, found "
-        "'2019-01-31'; a date goes in quotes: '2019-01-31'",
+        "'2019-01-31'. A date goes in quotes: '2019-01-31'",
     ),
     "open level in a rule": (
         f"{OPEN}[[rule]]\nnever = \"ill = 'flu'\"\n",
@@ -195,7 +195,7 @@ MISTAKES = {
     ),
     "single brackets only": (
         SINGLE,
-        "a schema needs [[attribute]] tables, one per column; [attribute] has single brackets",
+        "a schema needs [[attribute]] tables, one per column. [attribute] has single brackets",
     ),
     "a name twice": (
         "format = 1\nformat = 1\n",

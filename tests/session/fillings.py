@@ -5,4 +5,4 @@ from missdp.sources.filling import MarginallyFilledRow
 
 def filling(session, laws):
     """Return the row function that fills missing cells by released laws."""
-    return MarginallyFilledRow(session.facts.modelled.whole, laws)
+    return MarginallyFilledRow(session.facts.modelled.full_schema, laws)

@@ -297,7 +297,7 @@ def test_filling_fails_without_a_word_of_the_rows(monkeypatch):
     def fails(*_):
         raise MemoryError("Unable to allocate an array of 60 rows")
 
-    monkeypatch.setattr("missdp.sources.filling._settled", fails)
+    monkeypatch.setattr("missdp.sources.filling._routed", fails)
     laws = {n: np.ones(SCHEMA[n].size) for n in "abc"}
     with pytest.raises(DataError, match="could not be read or changed") as failure:
         session.apply(filling(session, laws)).measure(Marginal(("a",)), tiny)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.accounting import Filter
 from missdp.schema import Always
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import CountedRows, Marginal, MissingKinds, Noise, Session
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
 from missdp.synth.noisy_counts import row_count
@@ -18,7 +18,7 @@ from missdp.testing import RULED, RecordingNoise, ReplayedNoise
 from missdp.testing.example_tables import _appended, _read_again
 from session.fillings import filling
 
-MODELLED = Modelled(RULED)
+MODELLED = ModelView(RULED)
 cells = st.tuples(*(st.integers(0, a.extended_size - 1) for a in RULED))
 tables = st.lists(cells, max_size=10)
 
@@ -94,7 +94,7 @@ def test_one_row_moves_every_count_by_one_at_most(pair, missing):
 @settings(max_examples=12, deadline=None)
 @given(tables, st.integers(1, 4))
 def test_streams_count_as_memory_does_in_any_batches(rows, size):
-    cells = table_of(rows).to_arrow(holes="codes")
+    cells = table_of(rows).to_arrow(missing_as="codes")
 
     class Batched(DuckDBSource):
         def _batches(self, names):

@@ -208,7 +208,7 @@ def test_events_must_pay_for_neighbours():
     [
         *(("max_levels", {"max_levels": bad}) for bad in (0, 5000, True)),
         *(("other", {"other": bad}) for bad in ("", " x", "e\u0301", "a\nb", 3)),
-        ("leave them out", {"levels": ("a", "other")}),
+        ("Leave levels out", {"levels": ("a", "other")}),
         ("does not apply", {"outside": "missing", "nullable": True}),
         ("overlap", {"missing_codes": ("other",), "nullable": True}),
     ],

@@ -26,7 +26,7 @@ from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.inference.conditionals import fit_conditionals
 from missdp.schema import Always, Determined, NotApplicable, SurveyWeight, Unit
 from missdp.schema.layout import STEPS
-from missdp.schema.modelled import Modelled, complete_schema
+from missdp.schema.modelled import ModelView, complete_schema
 from missdp.session import CountedRows, LevelMerge, Marginal, Noise, SecureNoise, Session
 from missdp.session.counting import Counter
 from missdp.session.merged_rows import MergedRow
@@ -37,7 +37,7 @@ from missdp.sources import MemorySource, strategy_named
 from missdp.sources.filling import CompletedRow, MarginallyFilledRow
 from missdp.table import Table
 from missdp.table.row_functions import CodedRow, RecodedRow, WeightedRow
-from missdp.table.units import _row_weights, chosen, unit_sums
+from missdp.table.units import _row_weights, sample_rows_per_unit, unit_sums
 from refusing import refuses
 from schema.rule_books import books, domain
 
@@ -153,13 +153,13 @@ def modelled(schema, cells):
 @cache
 def laws(schema, seed):
     """Return a released model of each attribute given all others."""
-    sizes = [a.size for a in Modelled(schema).schema]
+    sizes = [a.size for a in ModelView(schema).schema]
     rng = np.random.default_rng(seed)
     return fit_conditionals(np.stack([rng.integers(0, s, 300) for s in sizes], axis=1), sizes)
 
 
 def marginal_laws(schema, rng):
-    plain = Modelled(schema).schema
+    plain = ModelView(schema).schema
     return {n: rng.dirichlet(np.full(plain[n].size, 0.5)) for n in plain.nullable}
 
 
@@ -203,7 +203,7 @@ CASES = {
     WeightedRow: (lambda s, r: WeightedRow(WEIGHT), weights_of),
     ModelledRow: (lambda s, r: ModelledRow(s), coded),
     ObservedRow: (lambda s, r: ObservedRow(s, share(s, r)), coded),
-    MergedRow: (lambda s, r: MergedRow(groups(Modelled(s).schema, r)), complete_codes),
+    MergedRow: (lambda s, r: MergedRow(groups(ModelView(s).schema, r)), complete_codes),
     MarginallyFilledRow: (lambda s, r: MarginallyFilledRow(s, marginal_laws(s, r)), modelled),
     CompletedRow: (
         lambda s, r: CompletedRow(
@@ -342,7 +342,7 @@ def test_units_of_one_table_change_nothing_for_those_of_another(one, two, most, 
     unit = Unit("p", max_rows=most, counts_as=counts)
 
     def released(units, shares):
-        kept = chosen(units, unit)
+        kept = sample_rows_per_unit(units, unit)
         numbers = np.unique(units[kept], return_inverse=True)[1].astype(np.int64)
         weights = _row_weights(numbers, unit, shares[kept])
         each = np.bincount(units[kept], minlength=8)
@@ -539,11 +539,11 @@ def test_row_function_released_values_are_copied():
     law = np.array([0.2, 0.3, 0.5])
     function = MarginallyFilledRow(PLAIN, {"a": law})
     law[:] = [1.0, 0.0, 0.0]
-    assert function.laws["a"].tolist() == [0.2, 0.3, 0.5]
+    assert function.distributions["a"].tolist() == [0.2, 0.3, 0.5]
     with pytest.raises(ValueError, match="read-only"):
-        function.laws["a"][0] = 1.0
+        function.distributions["a"][0] = 1.0
     with pytest.raises(TypeError):
-        function.laws["a"] = law
+        function.distributions["a"] = law
     groups = np.array([0, 1, 1])
     merged = MergedRow({"a": groups})
     groups[:] = 0

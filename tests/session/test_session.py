@@ -61,7 +61,7 @@ def reserved(session):
 
 
 def filling(session, laws):
-    return MarginallyFilledRow(session.facts.modelled.whole, laws)
+    return MarginallyFilledRow(session.facts.modelled.full_schema, laws)
 
 
 def finer(session):

@@ -20,9 +20,9 @@ BEFORE_THE_SESSION = {"__init__", "base", "fitting", "registry"}
 AFTER_RELEASE = {"denial_constraints", "placing", "sampling"}
 TRUSTED = {"private_training"}  # computes gradients of private rows
 # Trusted files of statistics: the kind of rows, its queries and its noise.
-OF_ROWS = ("table_rows", "row_queries", "imputed_rows", "smooth_sensitivity", "groups")
+ROW_STATISTICS = ("table_rows", "row_queries", "imputed_rows", "smooth_sensitivity", "groups")
 SHUT = ("missdp.sources", "missdp.table", "missdp.session")
-SHUT += tuple(f"missdp.statistics.{name}" for name in OF_ROWS)
+SHUT += tuple(f"missdp.statistics.{name}" for name in ROW_STATISTICS)
 # What may be imported of modules that themselves import what must not be seen.
 OF_FAMILIES = {
     "missdp.session": (
@@ -62,7 +62,7 @@ FAMILIES["the worked example"] = SOURCE
 STATISTICS = read(
     path
     for path in Path(statistics.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", *OF_ROWS)
+    if path.stem not in ("__init__", *ROW_STATISTICS)
 )
 
 

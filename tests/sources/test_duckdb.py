@@ -181,7 +181,7 @@ def read(data):
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
-def test_nothing_of_what_failed_is_told(place, tmp_path, monkeypatch, capfd):
+def test_errors_quote_nothing_of_a_failed_query(place, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("x\n" + "1\n" * 30_000 + "SECRET\n")
     for do in (fitted, counted, read):

@@ -25,7 +25,7 @@ from missdp.engines import duckdb_rows
 from missdp.errors import DataError, ParameterError
 from missdp.inference.conditionals import fit_conditionals
 from missdp.schema import NotApplicable
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import CountedRows
 from missdp.session.filled_rows import CodeStore
 from missdp.session.modelled_rows import modelled_source
@@ -56,7 +56,7 @@ def holey(rng, n, rate=0.4):
     return np.where(rng.random(rows.shape) < rate, SIZES, rows)
 
 
-def test_holes_have_their_law_given_the_rest():
+def test_missing_cells_have_their_conditional_distribution():
     n = 60_000
     rng = np.random.default_rng(0)
     rows = complete(n, 1)
@@ -89,9 +89,9 @@ JOBS = Schema(
 )
 
 
-def test_what_is_not_applicable_is_so_where_rules_say_and_nowhere_else():
+def test_not_applicable_follows_from_rules_only():
     rng = np.random.default_rng(0)
-    n, modelled = 4000, Modelled(JOBS)
+    n, modelled = 4000, ModelView(JOBS)
     work, old = rng.integers(0, 2, (2, n))
     applies = (work == 1) & (old == 1)
     hours = np.where(applies, rng.random(n) < 0.7, 2).astype(np.int64)
@@ -181,7 +181,7 @@ def assert_same(one, two):
 @pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
 @pytest.mark.parametrize("rows", ["observed", "extended"])
 def testcomplete_rows_are_those_of_memory(places, schema, rows):
-    modelled = Modelled(schema)
+    modelled = ModelView(schema)
     held = complete_rows(
         modelled_source(MemorySource(Table.read(places[schema], schema)), modelled)
     )
@@ -193,17 +193,17 @@ def testcomplete_rows_are_those_of_memory(places, schema, rows):
 
 
 def laws(schema):
-    plain = Modelled(schema).schema
+    plain = ModelView(schema).schema
     found = {}
     for place, name in enumerate(plain.names):
         law = np.arange(1.0, plain[name].size + 1) + place
-        found[name] = Modelled(schema).without_absent(name, law / law.sum())
+        found[name] = ModelView(schema).without_not_applicable(name, law / law.sum())
     return found
 
 
 @pytest.mark.parametrize("schema", [PLAIN, RULED], ids=["plain", "ruled"])
 def test_rows_are_filled_once_and_every_count_sees_the_same(places, schema):
-    modelled = Modelled(schema)
+    modelled = ModelView(schema)
     source = DuckDBSource(places[schema], schema)
     with memory_limit("1GB"):
         store = filled(source, MarginallyFilledRow(schema, laws(schema)), 0)
@@ -258,7 +258,7 @@ def place(tmp_path):
     return tmp_path / "p.parquet"
 
 
-def test_what_reads_rows_is_not_refused_for_a_long_file(place, monkeypatch):
+def test_fits_in_memory_accept_long_files(place, monkeypatch):
     """A refusal would be an answer about the number of rows that nobody paid for."""
     monkeypatch.setattr(opening, "fits_into_memory", lambda *_, **__: False)  # by its metadata
     assert isinstance(open_source(place, SCHEMA), DuckDBSource)
@@ -303,7 +303,7 @@ def test_a_file_that_is_found_twice_counts_once(place):
         assert int(counts) == 500
 
 
-def test_what_the_engine_spills_is_encrypted_and_nobody_elses(tmp_path):
+def test_spilled_files_are_encrypted_and_private(tmp_path):
     with duckdb.connect(str(tmp_path / "a.duckdb")) as made:
         made.execute("CREATE TABLE t AS SELECT 'x' AS a, 'y' AS b")
     place = tmp_path / "a.duckdb"

@@ -128,7 +128,7 @@ def test_cells_of_every_kind_of_missing_and_every_policy(make_one, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["memory-arrow", "duckdb-relation", "duckdb-parquet"])
-def test_what_does_not_fit_is_refused_at_once_without_quoting(kind, tmp_path):
+def test_misfits_raise_at_once_without_quotes(kind, tmp_path):
     table = pa.table({a.name: pa.nulls(2) for a in SCHEMA}).drop_columns(["sure"])
     with refuses(DataError, "the data does not have"):
         MAKERS[kind](table, tmp_path)

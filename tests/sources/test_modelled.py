@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Numeric, Schema, Table
 from missdp.schema import Always, Determined, Never, NotApplicable
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import CountedRows
 from missdp.session.modelled_rows import modelled_source
 from missdp.sources import DuckDBSource, MemorySource, strategy_named
@@ -58,21 +58,21 @@ def frame(given_rows):
     return found.astype({name: kinds.get(name, "Float64") for name in CELLS})
 
 
-def test_what_follows_is_left_out_and_not_applicable_is_a_level():
-    modelled = Modelled(SCHEMA)
+def test_derived_attributes_are_omitted_from_the_model():
+    modelled = ModelView(SCHEMA)
     assert modelled.schema.names == ("work", "hours", "age", "start", "end", "degree", "rent")
     assert modelled.schema["hours"].size == SCHEMA["hours"].size + 1
     assert modelled.schema["hours"].nullable
     assert not modelled.schema["rent"].nullable
     assert modelled.schema["work"].extended_size == 3
     assert modelled.kinds == {"work": (2, 3), "hours": (4, 5)}
-    assert modelled.filled == {"hours", "age", "born", "years", "rent"}
-    assert not modelled.is_integer
+    assert modelled.rule_filled == {"hours", "age", "born", "years", "rent"}
+    assert not modelled.is_identity
 
 
 def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():
     plain = Schema((Categorical(name="a", levels=("x",), nullable=True, missing_codes=("?",)),))
-    assert Modelled(plain).schema is plain
+    assert ModelView(plain).schema is plain
     source = MemorySource(Table.from_codes(plain, {"a": [0, 1]}))
     assert CountedRows.from_source(source, strategy_named("joint")).source is source
 
@@ -80,7 +80,7 @@ def test_a_schema_without_kinds_and_rules_is_modelled_as_it_is():
 @settings(max_examples=15)
 @given(st.lists(rows, max_size=12))
 def test_memory_and_streams_count_alike(given_rows):
-    data, modelled = frame(given_rows), Modelled(SCHEMA)
+    data, modelled = frame(given_rows), ModelView(SCHEMA)
     names = modelled.schema.names
     cliques = [(), *((n,) for n in names), ("work", "hours"), ("hours", "age", "end"), names[:4]]
     memory = modelled_source(MemorySource(Table.read(data, SCHEMA)), modelled)
@@ -99,7 +99,7 @@ def test_memory_and_streams_count_alike(given_rows):
 @given(st.lists(rows, min_size=1, max_size=8), st.data())
 def test_one_row_moves_one_count_by_one(given_rows, data):
     """Whatever the row: one that breaks rules, with any kind of hole, or not applicable."""
-    modelled = Modelled(SCHEMA)
+    modelled = ModelView(SCHEMA)
     at = data.draw(st.integers(0, len(given_rows) - 1))
     fewer = given_rows[:at] + given_rows[at + 1 :]
     clique = data.draw(st.sampled_from([("work", "hours"), ("age", "end"), ("rent",), ()]))
@@ -113,16 +113,18 @@ def test_one_row_moves_one_count_by_one(given_rows, data):
 
 
 def test_rows_that_were_filled_are_settled_by_the_rules():
-    modelled = Modelled(SCHEMA)
+    modelled = ModelView(SCHEMA)
     absent = SCHEMA["hours"].size
     codes = {name: np.zeros(4, dtype=np.int64) for name in modelled.schema.names}
     codes |= {"work": np.array([0, 1, 0, 1]), "hours": np.array([0, 1, absent, 2])}
-    assert modelled.settled(codes)["hours"].tolist() == [absent, 1, absent, 2]
-    law = modelled.without_absent("hours", np.array([0.1, 0.1, 0.2, 0.6]))
+    assert modelled.apply_routing(codes)["hours"].tolist() == [absent, 1, absent, 2]
+    law = modelled.without_not_applicable("hours", np.array([0.1, 0.1, 0.2, 0.6]))
     np.testing.assert_allclose(law, [0.25, 0.25, 0.5, 0.0])
-    np.testing.assert_allclose(modelled.without_absent("rent", np.eye(3)[2]), [1.0, 1.0, 0.0])
+    np.testing.assert_allclose(
+        modelled.without_not_applicable("rent", np.eye(3)[2]), [1.0, 1.0, 0.0]
+    )
     only = np.array([0.5, 0.5])
-    assert modelled.without_absent("degree", only) is only
+    assert modelled.without_not_applicable("degree", only) is only
 
 
 def routed(unless, *, hours=(), **holes):
@@ -141,13 +143,13 @@ def routed(unless, *, hours=(), **holes):
             Always("age + born = 2024"),
         ),
     )
-    modelled = Modelled(schema)
+    modelled = ModelView(schema)
     names = modelled.schema.names
-    told = {names[a]: tuple(names[b] for b in by) for a, by in modelled.told.items()}
+    told = {names[a]: tuple(names[b] for b in by) for a, by in modelled.implied_by.items()}
     return told, {names[a] for a in modelled.never_missing}
 
 
-def test_who_tells_what_is_not_applicable_where_nothing_is_written_for_it():
+def test_determinants_of_not_applicable_without_codes():
     both = {"hours", "extra"}
     assert routed("work = 'yes'") == ({"hours": ("work",), "extra": ("hours",)}, both)
     assert routed("work = 'yes'", hours=(-1,)) == ({"extra": ("hours",)}, both)

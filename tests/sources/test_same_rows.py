@@ -67,7 +67,7 @@ def test_streamed_coded_as_without_a_ledger_raises():
 
 def test_coded_as_with_all_declared_facts_keeps_weights():
     weighed = replace(PLAIN, weight=FACTS["weight"])
-    finer = weighed.replaced({"x": replace(PLAIN["x"], bins=10)})
+    finer = weighed.with_attributes({"x": replace(PLAIN["x"], bins=10)})
     again = MemorySource(table(weighed)).coded_as(finer)
     assert again.weighed
     assert again.schema.weight == FACTS["weight"]

@@ -41,7 +41,7 @@ from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, RowView, W
 from missdp.statistics.row_queries import QUANTA, freeze
 from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
 from missdp.statistics.table_rows import ChosenRows, smooth_epsilon
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.testing import RecordingNoise, log_ratio
 from refusing import refuses
 from session.recorded import strange
@@ -169,7 +169,7 @@ def test_recipient_sensitivity_includes_rounding_at_both_ends():
     codes = {"age": [0], "sex": [0], "income": SCHEMA["income"].encode_values(np.ones(1))}
     reference = Table.from_codes(SCHEMA, codes)
     columns = {name: reference.column(name) for name in SCHEMA.names}
-    columns["income"] = Column(reference.codes("income"), np.ones(1))
+    columns["income"] = CodedColumn(reference.codes("income"), np.ones(1))
     one, ask = Table(SCHEMA, columns), {"function": incomes, "reads": {"income"}, "bound": 1.0}
     before, after = (
         RowSums(arguments=(units / QUANTA,), change=1 / QUANTA, **ask) for units in (0.5, 1.5)

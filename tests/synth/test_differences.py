@@ -13,7 +13,7 @@ from missdp.evaluate import fidelity, missing_fidelity
 from missdp.ground_truth import joint
 from missdp.schema import Always, Never
 from missdp.synth.sampling import apply_rules
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 
 WARDS = ("surgery", "medicine", "paediatrics")
 STAY = {"name": "stay", "later": "discharge", "earlier": "admission", "lower": 0, "upper": 60}
@@ -139,7 +139,7 @@ def test_a_drawn_row_without_its_base_has_the_other_date_and_no_difference():
     read = Table.read(hospital(50).dropna(), SCHEMA)
     columns = {name: read.column(name) for name in SCHEMA.names}
     gone = np.full(len(read), SCHEMA["admission"].missing_code, dtype=np.uint8)
-    columns["admission"] = Column(gone, np.full(len(read), SCHEMA["admission"].lower))
+    columns["admission"] = CodedColumn(gone, np.full(len(read), SCHEMA["admission"].lower))
     drawn, broken = apply_rules(Table(SCHEMA, columns))
     assert not broken.any()
     assert drawn.mask("stay").all()

@@ -25,7 +25,7 @@ from missdp.ground_truth import (
     planned_ground_truth,
 )
 from missdp.schema import Always, Determined, NotApplicable
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import CountedRows, Marginal, Noise, SecureNoise, Session
 from missdp.sources import MemorySource, Strategy, strategy_named
 from missdp.synth import AIM, MST
@@ -147,7 +147,7 @@ def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ(
     new = Strategy(name="something new", rows="observed", complete_only=True)
     for strategy in (strategy_named("complete-rows"), new):
         parts = ground_truth_parts(
-            model.guarantee_, strategy=strategy, modelled=Modelled(ALL_NULLABLE)
+            model.guarantee_, strategy=strategy, modelled=ModelView(ALL_NULLABLE)
         )
         found = ground_truth_guarantee(parts[0], all_observed(), structure=parts[1])
         assert found.epsilon == model.guarantee_.epsilon
@@ -202,7 +202,7 @@ def test_what_follows_is_settled_although_it_was_masked():
     schema = Schema(AGES, (Always("age + born = 2024"),))
     session, _ = session_on(example_table(schema, 50))
     assert session.facts.schema.names == ("age",)
-    assert schema.rule_set.filled == {"age", "born"}
+    assert schema.rule_set.rule_filled == {"age", "born"}
     table = example_table(schema, 400)
     np.testing.assert_array_equal(table.mask("age"), table.mask("born"))
     assert table.mask("age").any()
@@ -220,7 +220,7 @@ def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
     model = family(epsilon=1.0, missing=missing, **options).fit(example_table(RULED, 600))
     gated = [event for event in releases(model.guarantee_.events) if event.required]
     required_sets = {frozenset(event.required) for event in gated}
-    assert not frozenset().union(*required_sets) & RULED.rule_set.filled
+    assert not frozenset().union(*required_sets) & RULED.rule_set.rule_filled
     found = model.ground_truth_guarantee(MissingCompletelyAtRandom(RULED_OBSERVED)).epsilon
     whole, pure = model.guarantee_.epsilon, model.guarantee_.delta == 0
     if missing == "complete-rows":
@@ -258,7 +258,7 @@ def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observe
         row = {n: np.array([RULED[n].missing_code]) if n in hidden else c for n, c in codes.items()}
         drawn = Table.from_codes(RULED, row).with_values(np.random.default_rng(0))
         table = _read_again(drawn)
-        for name in {*names} - RULED.rule_set.filled:
+        for name in {*names} - RULED.rule_set.rule_filled:
             if name in hidden:
                 assert table.codes(name)[0] >= RULED[name].missing_code
 
@@ -275,13 +275,13 @@ def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
     frame = pd.DataFrame({"age": [np.nan] * 500, "born": 2020.0, "other": "x"})
     part = Table.read(frame, schema).subset(("age", "other"))
     assert not part.mask("age").any()
-    assert [a.settled for a in part.schema] == [True, False]
-    assert part.schema.rule_set.filled == {"age"}
+    assert [a.imputed_before for a in part.schema] == [True, False]
+    assert part.schema.rule_set.rule_filled == {"age"}
     assert Schema.from_json(part.schema.to_json()) == part.schema
     model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(part)
     known = MissingCompletelyAtRandom({"age": 0.01, "other": 1.0})
     assert model.ground_truth_guarantee(known).epsilon == pytest.approx(1.0)
-    assert not schema.subset(("other", "age", "born"))["age"].settled
+    assert not schema.subset(("other", "age", "born"))["age"].imputed_before
 
 
 # What is asked for the ground truth is what a fit then guarantees

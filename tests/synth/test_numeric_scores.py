@@ -47,7 +47,7 @@ def found_cuts():
     even = Histogram(np.arange(112), np.full(111, 1 / 111), 1e4)
     told = {"pay": Histogram(places, mass, 1e4), "age": even}
     bins = {name: find_bins(GRID[name], one, unit=20.0) for name, one in told.items()}
-    return MARKED.replaced({n: replace(MARKED[n], bins=b) for n, b in bins.items()})
+    return MARKED.with_attributes({n: replace(MARKED[n], bins=b) for n, b in bins.items()})
 
 
 CUT = found_cuts()
@@ -75,7 +75,7 @@ def session_on(data, noise, amount=1e6):
         budget=budget,
         noise=noise,
     )
-    cells = {n: CUT[n].encode_values(GRID[n].reach[0]) for n in ("pay", "age")}
+    cells = {n: CUT[n].encode_values(GRID[n].code_ranges[0]) for n in ("pay", "age")}
     return session.apply(Recoding(CUT, cells, FINE))
 
 

@@ -40,7 +40,7 @@ from missdp.evaluate import marginal_distance
 from missdp.governance import Ledger
 from missdp.ground_truth import planned_ground_truth
 from missdp.schema import NotApplicable, ReleasedCategorical
-from missdp.schema.open_categorical import at_most
+from missdp.schema.open_categorical import with_max_levels
 from missdp.session import SeededNoise, Session
 from missdp.session import frequent_values as found_by
 from missdp.session.frequent_values import OpenRows
@@ -140,7 +140,9 @@ def test_a_release_that_fails_is_as_rare_as_it_says(monkeypatch):
     attributes = (SCHEMA["illness"], OpenCategorical(name="job"))
     delta = 0.4
     schema = Schema(attributes)
-    found = first_parts(Request(AllPairs(epsilon=1.0, bins="equal"), schema, at_most(schema)))
+    found = first_parts(
+        Request(AllPairs(epsilon=1.0, bins="equal"), schema, with_max_levels(schema))
+    )
     split = BudgetPlan(Cost(privacy_measure="gdp", amount=1.0), (*found, Part("x", 1.0)))
     data = {"illness": ["J00"] * 30 + ["only me"], "job": ["a"] * 30 + ["mine"]}
 
@@ -255,7 +257,7 @@ def test_what_cannot_be_paid_or_found_is_refused_before_anything_is_charged():
         with refuses(error, told):
             fit(budget=budget)
         assert budget.events == ()
-    closed, few = at_most(SCHEMA), rows(50)
+    closed, few = with_max_levels(SCHEMA), rows(50)
     ruled = Schema(SCHEMA.attributes, (NotApplicable("illness", unless="sex = 'f'"),))
     with refuses(ParameterError, "needs a delta above 0"):
         fit(MST, delta=0.0)
@@ -300,7 +302,7 @@ def test_whatever_the_cells_are_nothing_is_refused_or_told(cells):
 )
 def test_no_cell_that_is_frequent_makes_a_schema_that_is_refused(facts, cells):
     schema = Schema((OpenCategorical(name="illness", nullable=True, **facts), SCHEMA["sex"]))
-    assert max(len(a.levels) for a in at_most(schema)) > schema["illness"].max_levels
+    assert max(len(a.levels) for a in with_max_levels(schema)) > schema["illness"].max_levels
     frame = pd.DataFrame({"illness": pd.Series(cells, dtype=object), "sex": "f"})
     model = MST(epsilon=5.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
     assert isinstance(model.schema_["illness"], ReleasedCategorical)

@@ -488,7 +488,7 @@ def test_heaps_between_thirds_of_a_step_are_cut_as_the_grid_has_them(step, upper
     grid = with_search_grid(
         with_pending_bins(Schema((Numeric(name="x", lower=0, upper=upper, step=step),)), ["x"])
     )
-    least, most = grid["x"].reach
+    least, most = grid["x"].code_ranges
     alone = least[(least == most) & ~np.isin(least, grid["x"].bin_edges)][20:24]
     rng = np.random.default_rng(0)
     spread = rng.integers(0, round(upper / step), 4000) * step

@@ -12,7 +12,7 @@ from missdp.baselines.network import Network, Node
 from missdp.errors import DataError, SchemaWarning
 from missdp.inference.model import relate_within_bins
 from missdp.schema import Always, Determined, Never, NotApplicable
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.synth import AIM
 from missdp.synth.sampling import restore_rows, with_related_values
 from refusing import refuses
@@ -36,7 +36,7 @@ def test_an_order_holds_inside_bins_and_the_law_is_the_models_given_the_order():
     rng = np.random.default_rng(1)
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
     n = 40_000
-    table = restore_rows(Modelled(schema), law_of({"a": p, "b": q}, rng), n, rng, shares={})
+    table = restore_rows(ModelView(schema), law_of({"a": p, "b": q}, rng), n, rng, shares={})
     assert (table.values("a") <= table.values("b")).all()
     # Rows in different bins are kept or not; in the same bin, values are drawn until they obey.
     expected = np.triu(np.outer(p, q))
@@ -59,8 +59,10 @@ def test_not_applicable_follows_and_leaves_the_condition_its_law():
     # A model that knows the rule already, as ours do.
     laws = {"work": np.array([0.3, 0.7]), "hours": np.array([0.4, 0.3, 0.3])}
     network = Network((Node("work", ()), Node("hours", ())), laws)
-    network = network.restricted(Modelled(schema).impossible, rng)
-    table = restore_rows(Modelled(schema), lambda n: network.sample(n, rng), 30_000, rng, shares={})
+    network = network.restricted(ModelView(schema).impossible_cells, rng)
+    table = restore_rows(
+        ModelView(schema), lambda n: network.sample(n, rng), 30_000, rng, shares={}
+    )
     assert (table.mask("hours") == (table.codes("work") == 0)).all()
     assert (table.codes("work") == 1).mean() == pytest.approx(0.7, abs=0.01)
     assert (table.codes("hours") == 0).mean() == pytest.approx(0.4, abs=0.01)
@@ -75,7 +77,7 @@ def test_an_order_holds_through_a_hole_between():
     rng = np.random.default_rng(12)
     even = np.full(5, 0.2)
     weights = {"a": even, "b": np.array([*even * 0.5, 0.5]), "c": even}
-    table = restore_rows(Modelled(schema), law_of(weights, rng), 5000, rng, shares={})
+    table = restore_rows(ModelView(schema), law_of(weights, rng), 5000, rng, shares={})
     assert table.mask("b").mean() > 0.1
     assert (table.values("a") < table.values("c")).all()
 
@@ -94,7 +96,7 @@ def test_what_follows_is_computed_from_values_and_stays_in_its_domain():
     rng = np.random.default_rng(4)
     half = np.array([0.5, 0.5])
     draw = law_of({"a": half, "b": half, "grade": half}, rng)
-    table = restore_rows(Modelled(schema), draw, 5000, rng, shares={})
+    table = restore_rows(ModelView(schema), draw, 5000, rng, shares={})
     sums = table.values("a") + table.values("b")
     np.testing.assert_array_equal(sums, table.values("c"))
     assert sums.max() == 12
@@ -111,10 +113,10 @@ def test_a_model_that_never_obeys_gives_rows_that_are_like_it_where_they_can_be(
     )
     never = {name: np.array([1.0, 0.0, 0.0]) for name in names}
     rng = np.random.default_rng(6)
-    table = restore_rows(Modelled(schema), law_of(never, rng), 1000, rng, shares={})
+    table = restore_rows(ModelView(schema), law_of(never, rng), 1000, rng, shares={})
     assert not ((table.codes("a") == 0) & (table.codes("b") == 0)).any()
     assert np.mean([(table.codes(name) == 0).mean() for name in "cdefgh"]) > 0.8
-    assert len(restore_rows(Modelled(schema), law_of(never, rng), 0, rng, shares={})) == 0
+    assert len(restore_rows(ModelView(schema), law_of(never, rng), 0, rng, shares={})) == 0
 
 
 @pytest.mark.long
@@ -132,7 +134,7 @@ def test_rules_that_no_row_was_found_for_are_one_clear_error():
     rng = np.random.default_rng(6)
     one = {name: np.array([1.0]) for name in "ab"}
     with refuses(DataError, "no row drawn from the model obeys"):
-        restore_rows(Modelled(schema), law_of(one, rng), 100, rng, shares={})
+        restore_rows(ModelView(schema), law_of(one, rng), 100, rng, shares={})
 
 
 # Rows of which a rule cannot tell whether an attribute is not applicable, or was lost

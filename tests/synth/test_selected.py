@@ -134,7 +134,7 @@ class Counting:
 
     def drawn(self, n, seed=0):
         asked, rng = RowSelection("c = 'b'", PLAIN), np.random.default_rng(seed)
-        return Table.joined(asked.blocks(self, n, rng, columns=2))
+        return Table.concatenate(asked.blocks(self, n, rng, columns=2))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ ILL = Categorical(name="ill", levels=("no", "yes"), nullable=True)
 FAMILIES = (AllPairs, AIM, MST)
 
 
-EVERY_ROW = {"missdp.table.units.chosen": lambda units, _: units >= 0}
+EVERY_ROW = {"missdp.table.units.sample_rows_per_unit": lambda units, _: units >= 0}
 BY_THE_ROW = {
     "missdp.accounting.filters.Cost.per_row": lambda cost, _: cost,
     "missdp.accounting.unit_costs._of_group": lambda event, _: event,
@@ -153,8 +153,8 @@ def test_a_table_that_was_read_is_fitted_as_it_was_chosen():
     with refuses(UnprovenError, "PrivBayes is proven to protect single rows"):
         PrivBayes(epsilon=1.0).fit(table.subset(["sex", "ill"]))
     with refuses(SchemaError, "another unit"):
-        table.coded_as(table.schema.of_rows)
-    with refuses(SchemaError, "a column called 'row' cannot identify units"):
+        table.coded_as(table.schema.without_unit)
+    with refuses(SchemaError, "the column 'row' cannot identify units"):
         Unit("row")
 
 

@@ -123,7 +123,7 @@ PLANTED = {
 @pytest.mark.long
 @pytest.mark.long
 @pytest.mark.parametrize("before", [0, 2_000, 9_000])
-def test_quoted_cell_at_the_end_of_a_buffer_is_read_whatever_rows_stand_before(before, tmp_path):
+def test_quoted_cell_at_the_end_of_a_buffer_is_read(before, tmp_path):
     path, cell = tmp_path / "x.csv", "1,2\n" * 2_500
     row = "3" * 1_000 + ",4\n"
     n, rest = divmod(csv_files._MAX_ROW_BYTES - before - len("a,b\n"), len(row))

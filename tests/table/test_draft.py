@@ -24,7 +24,7 @@ from missdp import AllPairs, Categorical, Numeric, OpenCategorical, Schema, Tabl
 from missdp.cli.main import main
 from missdp.errors import DataError
 from missdp.schema.attributes import KINDS, read_number
-from missdp.schema.open_categorical import at_most
+from missdp.schema.open_categorical import with_max_levels
 from missdp.synth.noisy_counts import SmallTableWarning
 from missdp.table import distinct_cells, draft_columns, draft_schema
 from missdp.table.number_styles import number_style
@@ -58,8 +58,8 @@ def read_by_its_draft(data, folder):
     assert all(attribute["undeclared"] for attribute in document["attribute"])
     schema = Schema.from_dict(document)
     of_file = ["[file]"] * bool(schema.file.undeclared)
-    assert {*schema.undeclared} == {*schema.names, *schema.unread, *of_file}
-    Table.read(data, at_most(schema))
+    assert {*schema.undeclared} == {*schema.names, *schema.ignored_columns, *of_file}
+    Table.read(data, with_max_levels(schema))
 
 
 words = ["7", "007", "1.0", "a", " a", "", " ", "?", "NA", "NaN", "nan", "inf", "-Inf", "Refused"]
@@ -314,12 +314,12 @@ def test_a_draft_of_a_key_is_never_read(name, cells):
 
 
 @pytest.mark.parametrize("name", ["hhid", "persid", "idno", "pid", "id"])
-def test_a_draft_of_whose_rows_they_are_is_a_key(name):
+def test_a_draft_of_unit_identifiers_is_a_key(name):
     for cells in ([*range(200)] * 2, [f"P{k}" for k in range(200)] * 2):
         draft = draft_columns({name: cells, "age": [*range(40)] * 10})
         assert draft.facts.keys == (name,)
-        assert "looks like whose rows they are" in draft.unread[name]
-        assert "write [unit] and" in draft.reasons[name]
+        assert "looks like an identifier of units" in draft.unread[name]
+        assert "write [unit] above" in draft.reasons[name]
 
 
 def test_a_draft_of_numbers_without_a_key_name_reads_them():
@@ -355,7 +355,7 @@ def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
         column = column.dictionary_encode() if form[0] == "d" else column
         frame = pa.table({"zip": column, "other": ["a"] * len(codes)})
     draft = draft_columns(frame)
-    assert "some with zeros in front: it looks like an identifier" in draft.unread["zip"]
+    assert "some with leading zeros: it looks like an identifier" in draft.unread["zip"]
     assert draft.facts.keys == ("zip",)
     (digits,) = blocks(as_file(draft, tmp_path))
     first = pd.DataFrame({"zip": [code[0] for code in codes]})
@@ -489,7 +489,7 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize(("texts", "said"), TOGETHER)
-def test_all_cells_tell_together_what_a_comma_means(texts, said):
+def test_all_cells_together_decide_about_a_comma(texts, said):
     found = number_style(texts, every=True) or "None: "
     assert found.removeprefix("looks like numbers with ").startswith(f"{said}: ")
 

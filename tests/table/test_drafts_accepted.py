@@ -107,7 +107,7 @@ def test_an_accepted_draft_of_any_frame_runs(names, n, separator, seed, tmp_path
     if separator is not None:
         data.to_csv(tmp_path / "rows.csv", index=False, sep=separator)
     schema, rows = accepted(data if separator is None else tmp_path / "rows.csv", tmp_path)
-    assert {*schema.names, *schema.unread} == {*names}
+    assert {*schema.names, *schema.ignored_columns} == {*names}
     assert {*rows.columns} == {*names} - {*schema.ignore}
 
 
@@ -150,7 +150,7 @@ def test_the_marks_of_unread_columns_stop_a_release(tmp_path, capsys):
     assert main([*command, "--epsilon", "1"]) == 3
     assert "['name', 'pid']" in capsys.readouterr().err
     assert main([*command, "--epsilon", "1", "--undeclared", "accept"]) == 0
-    assert load(out).schema_.written.names == ("pid", "sex")
+    assert load(out).schema_.output_columns.names == ("pid", "sex")
     assert "for: name, pid." in "".join(capsys.readouterr())
     toml.write_text(toml.read_text().replace('undeclared = ["kind"]\n', ""))
     assert main([*command, "--epsilon", "1", "--overwrite"]) == 0

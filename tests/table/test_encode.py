@@ -64,14 +64,14 @@ def test_no_cell_makes_a_table_raise_that_has_a_policy_for_all_cells():
 
 @pytest.mark.long
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))))
-def test_no_nan_or_infinity_survives_the_door(cells):
+def test_no_nan_or_infinity_survives_encoding(cells):
     attribute = Numeric(name="x", lower=-1, upper=1, nullable=True, outside="clamp")
     table = read(attribute, pa.array(cells, pa.float64()))
     assert np.all(np.abs(table.values("x")) <= 1)
     assert table.mask("x").tolist() == [c is None or np.isnan(c) for c in cells]
 
 
-def test_code_width_leaves_room_for_missing():
+def test_code_width_includes_missing():
     levels = tuple(f"l{i}" for i in range(256))
     for last, code in ((256, 255), (255, 254)):
         attribute = Categorical(name="x", levels=levels[:last], nullable=True)
@@ -139,8 +139,10 @@ def test_clamping_makes_no_number_of_a_code_and_no_kind_of_garbage():
 
 
 def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch):
-    seen, found = [], reading.distinct
-    monkeypatch.setattr(reading, "distinct", lambda chunk: seen.append(len(chunk)) or found(chunk))
+    seen, found = [], reading.unique_values
+    monkeypatch.setattr(
+        reading, "unique_values", lambda chunk: seen.append(len(chunk)) or found(chunk)
+    )
     Encoder(PAY).encode(pa.array([f"{i / 100}" for i in range(9000)] + [".R"] * 3))
     Encoder(PAY).encode(pa.array(np.arange(9000.0)))
     assert seen == [3]
@@ -172,15 +174,15 @@ ROWS = {
 
 def test_cells_are_the_codes_that_the_schema_declares_or_null():
     table = Table.read(pa.table(ROWS), SURVEY)
-    assert table.to_arrow(holes="codes").to_pydict() == ROWS
+    assert table.to_arrow(missing_as="codes").to_pydict() == ROWS
     plain = table.to_arrow()
-    assert plain.equals(table.to_arrow(holes="nulls"))
+    assert plain.equals(table.to_arrow(missing_as="nulls"))
     for name in SURVEY.names:
         assert plain[name].is_null().to_numpy().tolist() == table.mask(name).tolist()
     model = PrivBayes(epsilon=1.0, delta=0.0, random_state=0, n_rows=6)
     for write in (table.to_arrow, table.to_native, model.sample):
-        with refuses(ParameterError, "holes must be 'nulls' or 'codes', not 'zeros'"):
-            write(holes="zeros")
+        with refuses(ParameterError, "missing_as must be 'nulls' or 'codes', not 'zeros'"):
+            write(missing_as="zeros")
 
 
 def test_a_code_that_is_not_read_as_its_kind_is_not_written():
@@ -232,10 +234,10 @@ def tables(draw):
 @pytest.mark.long
 @settings(max_examples=20)
 @given(tables())
-def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, one):
+def test_a_table_written_with_codes_is_read_back(tmp_path, one):
     for name in ("x.csv", "x.parquet"):
-        write_blocks([tmp_path / name], [(0, one.to_arrow(holes="codes"))])
-    frames = [one.to_native(kind, holes="codes") for kind in ("pandas", "polars", "pyarrow")]
+        write_blocks([tmp_path / name], [(0, one.to_arrow(missing_as="codes"))])
+    frames = [one.to_native(kind, missing_as="codes") for kind in ("pandas", "polars", "pyarrow")]
     for data in (*frames, tmp_path / "x.csv", tmp_path / "x.parquet"):
         two = Table.read(data, one.schema)
         for attribute in one.schema:
@@ -244,10 +246,10 @@ def test_what_is_written_with_codes_is_read_again_as_the_same_table(tmp_path, on
             if isinstance(attribute, Numeric):
                 np.testing.assert_array_equal(one.values(name), two.values(name))
     empty = one.take(np.zeros(len(one), dtype=bool))  # types depend on the schema alone
-    assert empty.to_arrow(holes="codes").schema == one.to_arrow(holes="codes").schema
+    assert empty.to_arrow(missing_as="codes").schema == one.to_arrow(missing_as="codes").schema
 
 
-def test_names_that_separate_fields_are_read_again_whatever_the_cells(tmp_path):
+def test_names_with_delimiters_are_read_back(tmp_path):
     schema = Schema(tuple(Categorical(name=name, levels=(";;", "a")) for name in ("0", ";")))
     table = Table.read(pa.table({name: [";;", "a"] for name in schema.names}), schema)
     write_blocks([tmp_path / "x.csv"], [(0, table.to_arrow())])
@@ -275,7 +277,7 @@ dates = st.dates(dt.date(2010, 1, 1), dt.date(2030, 1, 1))
     days=st.lists(dates, max_size=4),
     texts=st.lists(odd, max_size=4),
 )
-def test_text_is_what_pythons_calendar_says(pattern, days, texts):
+def test_dates_in_text_agree_with_the_calendar_of_python(pattern, days, texts):
     texts += [day.strftime(pattern) for day in days]
 
     def expected(text):
@@ -375,12 +377,12 @@ def test_sentinels_among_dates_are_missing_and_come_back():
     table = read(attribute, given)
     assert table.mask("a", "refused").tolist() == [False, True, True, False, False, False]
     assert table.mask("a", "unknown").tolist() == [False, False, False, True, True, False]
-    back = Table.read(table.to_native(holes="codes"), Schema((attribute,)))
+    back = Table.read(table.to_native(missing_as="codes"), Schema((attribute,)))
     assert back.codes("a").tolist() == table.codes("a").tolist()
 
 
 @pytest.mark.parametrize("cell", ["1,5", "x", 99.0])
-def test_refused_number_names_decimal_whatever_the_cell(cell):
+def test_error_about_a_number_names_decimal_for_any_cell(cell):
     number = Numeric(name="x", lower=0, upper=9)
     with pytest.raises(DataError, match=r'set decimal = "," in \[file\]\.$'):
         Encoder(number).encode([cell])

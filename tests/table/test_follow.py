@@ -12,7 +12,7 @@ from missdp import Categorical, Numeric, Ordinal, Schema, Table
 from missdp.errors import SchemaError
 from missdp.schema import Always, Determined, Never, NotApplicable
 from missdp.sources import DuckDBSource, MemorySource
-from missdp.table.follow import completed_cells
+from missdp.table.follow import cells_by_name
 from schema.rule_books import books, domain
 
 # Random rules may leave hardly any row, which is warned of.
@@ -75,20 +75,20 @@ def cells_of(table):
 def check_settled(table):
     """No row surely breaks a rule, but for cells that may not be missing."""
     schema = table.schema
-    known = completed_cells(schema, {name: table.column(name) for name in schema.names})
+    known = cells_by_name(schema, {name: table.column(name) for name in schema.names})
     for rule in schema.rule_set.bound:
         truth = rule.broken(known, len(table))
         broken = truth.is_true
         assert not (broken & truth.is_false).any()
         for name in rule.names:
-            if schema[name].nullable and name not in schema.rule_set.filled:
+            if schema[name].nullable and name not in schema.rule_set.rule_filled:
                 assert known[name].missing[broken].all()
         if all(schema[name].nullable for name in rule.names):
             assert not broken.any()
 
 
 def check_written_and_read_again(table):
-    again = Table.read(table.to_arrow(holes="codes"), table.schema)
+    again = Table.read(table.to_arrow(missing_as="codes"), table.schema)
     assert cells_of(again) == cells_of(table)
 
 
@@ -142,10 +142,10 @@ def test_any_rows_under_any_rules_settle(case):
     check_settled(table)
     whole = cells_of(table)
     again = Table(schema, {name: table.column(name) for name in schema.names})
-    assert cells_of(Table.read(again.to_native(holes="codes"), schema)) == whole
+    assert cells_of(Table.read(again.to_native(missing_as="codes"), schema)) == whole
 
 
-def test_what_only_a_lost_cell_told_is_not_known_any_more():
+def test_facts_from_a_lost_cell_become_unknown():
     facts = {"nullable": True, "not_applicable": ()}
     given_ = [Categorical(name=n, levels=("low", "high"), **facts) for n in "abc"]
     given_.append(Categorical(name="d", levels=("x",), **facts))
@@ -163,11 +163,11 @@ def test_what_only_a_lost_cell_told_is_not_known_any_more():
 
 def one(**cells):
     blank = dict.fromkeys(SURVEY.names) | {"age": 40}
-    table = Table.read(frame([blank | cells]), SURVEY).to_arrow(holes="codes").to_pylist()
+    table = Table.read(frame([blank | cells]), SURVEY).to_arrow(missing_as="codes").to_pylist()
     return {name: value for name, value in table[0].items() if name in cells}
 
 
-def test_what_follows_is_filled_in_and_what_cannot_be_is_lost():
+def test_derived_cells_are_filled_or_lost():
     assert one(age=30, born=None) == {"age": 30, "born": 1994}
     assert one(age=30, born=1980) == {"age": 30, "born": 1994}
     assert one(age=97, born=1980) == {"age": 97, "born": None}  # 1927 is before the first year
@@ -210,13 +210,13 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
     }
     table = Table.read(pd.DataFrame(rows), schema)
     # c - 2 b; (c - a) / 2, whole and not; two unknown stay so, one below 0; a broken rule takes all
-    assert table.to_arrow(holes="codes").to_pydict() == {
+    assert table.to_arrow(missing_as="codes").to_pydict() == {
         "a": [1, 3, None, 2, -7, None, 4],
         "b": [5, 5, 2, 5, 5, None, None],
         "c": [11, 13, None, 12, 9, None, 7],
         "d": [10, 10, 4, 10, None, None, 3],
     }
-    assert {"a", "b"} <= schema.rule_set.filled
+    assert {"a", "b"} <= schema.rule_set.rule_filled
     check_written_and_read_again(table)
 
 

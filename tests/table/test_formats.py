@@ -14,7 +14,7 @@ from missdp import Categorical, Date, DateTime, Numeric, Ordinal, Schema, Table
 from missdp.errors import OutputError
 from missdp.table import draft_columns, draft_schema
 from missdp.table.read_files import READABLE, DataFile
-from missdp.table.written import check_holds, numbered, output_format, write_blocks
+from missdp.table.written import check_holds, numbered_paths, output_format, write_blocks
 
 DAYS = {"lower": "2000-01-01", "upper": "2030-12-31", "nullable": True}
 SEX = {"nullable": True, "label": "Sex of the person"}
@@ -58,7 +58,7 @@ ROWS = rows_for()
 
 
 def written(path, table=ROWS):
-    write_blocks([path], [(0, table.to_arrow(holes="codes"))], schema=table.schema)
+    write_blocks([path], [(0, table.to_arrow(missing_as="codes"))], schema=table.schema)
     return path
 
 
@@ -151,7 +151,7 @@ def test_a_code_among_dates_leaves_dates_beyond_the_calendar_as_they_are(day, nu
 def test_columns_that_a_file_cannot_hold_are_refused_early(tmp_path):
     spaced = Schema((Numeric(name="two words", lower=0, upper=1),))
     for suffix in (".sav", ".dta"):
-        with pytest.raises(OutputError, match="do not fit this kind of file"):
+        with pytest.raises(OutputError, match="do not fit this format"):
             check_holds(tmp_path / f"rows{suffix}", spaced)
         check_holds(tmp_path / f"rows{suffix}", facts(suffix))
         with pytest.raises(OutputError, match="have both"):
@@ -160,7 +160,10 @@ def test_columns_that_a_file_cannot_hold_are_refused_early(tmp_path):
         with pytest.raises(OutputError, match="end the name in"):
             output_format(tmp_path / f"rows{suffix}")
     assert not list(tmp_path.iterdir())
-    assert [p.name for p in numbered(tmp_path / "a.csv.gz", 2)] == ["a-1.csv.gz", "a-2.csv.gz"]
+    assert [p.name for p in numbered_paths(tmp_path / "a.csv.gz", 2)] == [
+        "a-1.csv.gz",
+        "a-2.csv.gz",
+    ]
 
 
 def test_text_is_never_a_formula(tmp_path):
@@ -184,7 +187,7 @@ def test_labels_are_kept_in_files_of_schemas(tmp_path):
     assert Schema.from_dict(SCHEMA.to_dict()) == SCHEMA
 
 
-def test_what_is_no_level_is_the_other_one_cell_by_cell():
+def test_undeclared_levels_become_other_cell_by_cell():
     towns = Categorical(name="t", levels=("Ulm", "Bonn", "else"), outside="other", other="else")
     cells = ["Ulm", "secret", None, 7, "Bonn", b"\xff"]
     for n in range(1, len(cells) + 1):  # whatever the other rows are
@@ -196,7 +199,7 @@ def test_what_is_no_level_is_the_other_one_cell_by_cell():
     assert not towns.refuses
 
 
-def test_a_draft_marks_what_a_file_says_of_its_columns(tmp_path):
+def test_a_draft_marks_declarations_of_a_file(tmp_path):
     found = {a.name: a for a in draft_columns(written(tmp_path / "rows.sav")).facts}
     assert (found["sex"].levels, found["grade"].label) == ((1, 2), "Grade")
     assert dict(found["sex"].labels)["-7"] == "would not say"

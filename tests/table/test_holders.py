@@ -64,7 +64,7 @@ HOLDERS = [
 
 
 @pytest.mark.parametrize(("holder", "kind"), HOLDERS)
-def test_a_table_is_the_same_whatever_holds_it(holder, kind):
+def test_a_table_is_equal_from_every_container(holder, kind):
     table = Table.read(holder(), SCHEMA)
     assert table.kind == kind
     assert table.to_arrow().to_pylist() == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, RECORDS[2]]
@@ -87,7 +87,7 @@ NO_TABLES = [
     ({"a": [1]}, "column 'b', which the data does not have"),
     ({"a": [1], "b": ["x"], "c": [1]}, "does not declare.*c"),
     ({"a": "1", "b": ["x"]}, "lists of cells"),
-    (pd.concat([FRAME, FRAME["a"]], axis=1), "repeated.*a"),
+    (pd.concat([FRAME, FRAME["a"]], axis=1), "Repeated.*a"),
     (FRAME.assign(a=[0.5, "secret", None]), "cannot be read"),
     (FRAME.assign(a=pd.Series([2**70, 1, 0], dtype=object)), "outside"),
     (FAILING, "fails"),
@@ -101,7 +101,7 @@ NO_TABLES = [
 
 
 @pytest.mark.parametrize(("data", "why"), NO_TABLES)
-def test_what_holds_no_table_is_refused_and_not_quoted(data, why):
+def test_unsupported_containers_raise_without_quotes(data, why):
     with refuses(DataError, why):
         Table.read(data, SCHEMA)
 
@@ -210,7 +210,7 @@ LARGE = [
 
 
 @pytest.mark.parametrize("holder", LARGE)
-def test_whole_numbers_that_floats_confuse_are_refused_or_kept_as_text(holder):
+def test_integers_above_float_precision_raise_or_stay_text(holder):
     size = Numeric(name="x", lower=0, upper=2**53 - 1, integer=True)
     with refuses(DataError, "contains a value that is not") as caught:
         Table.read(holder(BIG), Schema((size,)))

@@ -142,12 +142,16 @@ def test_text_is_written_as_it_is_read(facts, suffix, tmp_path):
     schema.to_toml(tmp_path / "s.toml")
     assert Schema.from_toml(tmp_path / "s.toml") == schema == Schema.from_dict(schema.to_dict())
     rows = Table.read({"pay": [1234.5, None, "n.a."], "sex": ["f", "m", "f"]}, schema)
-    write_blocks([path], [(0, rows.to_arrow(holes="codes"))], schema=schema)
+    write_blocks([path], [(0, rows.to_arrow(missing_as="codes"))], schema=schema)
     content = path.read_bytes()
     content = gzip.decompress(content) if suffix == ".csv.gz" else content
     assert len(content.splitlines()) == 3 + (not schema.file.header)
     assert (b"1234,5" in content) == (schema.file.decimal == ",")
-    assert Table.read(path, schema).to_arrow(holes="codes").equals(rows.to_arrow(holes="codes"))
+    assert (
+        Table.read(path, schema)
+        .to_arrow(missing_as="codes")
+        .equals(rows.to_arrow(missing_as="codes"))
+    )
 
 
 def test_a_row_of_another_length_in_a_file_without_a_header_is_refused(tmp_path):
@@ -168,7 +172,7 @@ WRONG = [
 WRONG_UNREAD = [
     ({"ignore": "note"}, "ignore must be a list"), ({"keys": ("",)}, "keys must be a list"),
     ({"ignore": ("a", "a")}, "each column once"), ({"ignore": ("a",), "keys": ("a",)}, "once"),
-    ({"ignore": ("pay",)}, "'pay' is an attribute, and left unread"),
+    ({"ignore": ("pay",)}, "'pay' is an attribute, and is in ignore or keys"),
     ({"undeclared_columns": ("a",)}, "columns of ignore and keys only"),
 ]  # fmt: skip
 

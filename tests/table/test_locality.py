@@ -249,7 +249,7 @@ def test_the_strict_policy_differs_in_nothing_but_refusals(rows):
 
 
 # -- the same value means the same thing everywhere ------------------------------------------------
-def test_a_whole_number_means_the_same_in_every_container(tmp_path):
+def test_an_integer_has_one_meaning_in_every_container(tmp_path):
     cells = [7, None, 1, 10, 99, 0, -9]
     expected = read(pandas(object)(cells, tmp_path))
     exact = [None if c is None else D(c) for c in cells]
@@ -309,7 +309,7 @@ def test_clamp_is_total():
 
 
 # -- what went wrong once ------------------------------------------------------------------------
-def test_rows_of_a_slice_are_read_as_in_the_whole(tmp_path):
+def test_rows_of_a_slice_are_read_as_in_the_table(tmp_path):
     for kind in (pa.string(), pa.binary()):
         whole = arrow(kind)(["7", " ", None, "1_0", "99", "a"] * 3, tmp_path)
         for start in (1, 3, 8):
@@ -355,7 +355,7 @@ def test_one_long_cell_in_a_csv_file_is_a_cell(tmp_path):
     assert held.mask("x").nonzero()[0].tolist() == [3000]
 
 
-def test_an_empty_line_of_a_file_with_one_column_is_a_hole(tmp_path):
+def test_an_empty_line_of_one_column_is_missing(tmp_path):
     frame = pd.DataFrame({"x": ["a", None, "a"]})
     frame.to_csv(tmp_path / "pandas.csv", index=False)
     pl.from_pandas(frame).write_csv(tmp_path / "polars.csv")

@@ -233,7 +233,7 @@ def check(rows, schema):
     days = pd.to_datetime(rows["day"].astype(str).str[:10])
     assert days.between("2020-01-01", "2024-02-29").all()
     assert rows["pay"].astype(float).between(0, 100).all()
-    assert [*rows.columns] == [*schema.written.names] or schema.file != PLAIN
+    assert [*rows.columns] == [*schema.output_columns.names] or schema.file != PLAIN
 
 
 def test_the_page_has_a_row_for_each_file():

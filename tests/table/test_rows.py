@@ -11,7 +11,7 @@ from missdp import Categorical, DateTime, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.schema import Layout
 from missdp.table import Rows, read_files
-from missdp.table.cells import UNREADABLE, canonical, in_arrow
+from missdp.table.cells import UNREADABLE, canonical_cell, to_arrow_array
 from missdp.table.encode import Encoder
 
 SCHEMA = Schema(
@@ -47,7 +47,7 @@ def write(path):
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.tsv", "rows.parquet"])
-def test_all_passes_over_a_file_read_what_was_opened_once(tmp_path, opened, name):
+def test_all_passes_read_the_file_opened_once(tmp_path, opened, name):
     if name.endswith("tsv"):
         (tmp_path / name).write_text("a\tb\n" + "x\t1\n" * 500)
     else:
@@ -90,21 +90,21 @@ CANONICAL = {
 
 @pytest.mark.parametrize("text", CANONICAL)
 def test_equal_values_of_any_type_have_one_text(text):
-    assert {canonical(cell) for cell in CANONICAL[text]} == {(text, True)}
-    assert canonical(text) == canonical(text.encode()) == (text, False)
+    assert {canonical_cell(cell) for cell in CANONICAL[text]} == {(text, True)}
+    assert canonical_cell(text) == canonical_cell(text.encode()) == (text, False)
 
 
 def test_cells_without_text_are_unreadable_or_missing():
-    assert {canonical(cell) for cell in ([1], object(), "x" * 4097, 1j)} == {UNREADABLE}
-    assert {canonical(cell) for cell in (None, pd.NA, pd.NaT, float("nan"))} == {None}
+    assert {canonical_cell(cell) for cell in ([1], object(), "x" * 4097, 1j)} == {UNREADABLE}
+    assert {canonical_cell(cell) for cell in (None, pd.NA, pd.NaT, float("nan"))} == {None}
 
 
 def test_typed_value_is_no_text_code():
     kinds = {"nullable": True, "outside": "missing"}
     flag = Categorical(name="c", levels=("a",), refused=("true", "1e3"), **kinds)
     cells = [True, "true", 1000, "1e3", "a"]
-    codes = Encoder(flag).encode(in_arrow(cells)).codes.tolist()
-    assert codes == [Encoder(flag).encode(in_arrow([cell])).codes[0] for cell in cells]
+    codes = Encoder(flag).encode(to_arrow_array(cells)).codes.tolist()
+    assert codes == [Encoder(flag).encode(to_arrow_array([cell])).codes[0] for cell in cells]
     assert codes == [1, 2, 2, 2, 0]
 
 
@@ -113,4 +113,4 @@ def test_code_of_a_date_does_not_depend_on_cells_beside_it():
     seen = DateTime(name="t", nullable=True, outside="missing", refused=("9999-12-31",), **facts)
     day = pd.Timestamp("9999-12-31").date()
     for cells in ([day], [day, None], [day, "2020-02-02T00:00Z"], [day, 7]):
-        assert Encoder(seen).encode(in_arrow(cells)).codes[0] == seen.size + 1
+        assert Encoder(seen).encode(to_arrow_array(cells)).codes[0] == seen.size + 1

@@ -65,7 +65,7 @@ def test_a_table_shows_public_facts_and_comes_out_as_the_frame_that_came_in(tabl
 
 
 @pytest.mark.parametrize("wrong", ["schema.toml", {"age": 1}, SCHEMA.attributes])
-def test_what_is_no_schema_is_refused_as_such(wrong):
+def test_objects_other_than_schemas_raise(wrong):
     for read in (Table.read, PrivBayes(epsilon=1.0).fit):
         with refuses(SchemaError, r"must be a missdp.Schema.*Schema.from_toml"):
             read(FRAME, schema=wrong)
@@ -182,7 +182,7 @@ def test_no_quote_of_a_row_takes_the_rows_behind_it(tmp_path, text):
         assert found == [[cell or None for cell in row] for row in rows[1:]]
 
 
-def test_headers_without_names_are_told_as_what_they_are(tmp_path):
+def test_headers_without_names_raise_the_reason(tmp_path):
     path = tmp_path / "x.csv"
     pd.DataFrame({"a": ["x"], "b": [1]}).to_csv(path)
     for read in (lambda p: Table.read(p, TWO), lambda p: DuckDBSource(p, TWO), draft_schema):
@@ -228,7 +228,7 @@ def test_numeric_values_need_values(table):
     same_cells(Table.read(drawn.to_native(), SCHEMA), table)
 
 
-def test_codes_are_checked_and_holes_are_added_where_declared(table):
+def test_codes_are_checked_and_missing_cells_are_added(table):
     schema = Schema((Categorical(name="x", levels=("a", "b")),))
     for kind, why, codes in (
         *((DataError, r"0\.\.1", {"x": np.array([bad])}) for bad in (2, -1)),
@@ -245,7 +245,7 @@ def test_codes_are_checked_and_holes_are_added_where_declared(table):
 
 
 # -- writing: whole or not at all ------------------------------------------------------------------
-def test_what_no_file_can_hold_is_refused_and_what_was_there_is_kept(table, tmp_path, monkeypatch):
+def test_unwritable_rows_raise_and_old_files_stay(table, tmp_path, monkeypatch):
     for bad in (tmp_path / "no" / "out.csv", tmp_path / "out.xls", tmp_path):
         with refuses(OutputError):
             write_blocks([bad], [(0, table.to_arrow())])

@@ -23,9 +23,15 @@ from missdp.session import CountedRows, SecureNoise, Session
 from missdp.sources import MemorySource, open_source, strategy_named
 from missdp.statistics import open_table
 from missdp.table import Rows
-from missdp.table.cells import in_arrow
+from missdp.table.cells import to_arrow_array
 from missdp.table.memory import memory_limit
-from missdp.table.units import chosen, identifiers, kept, numbers, rows_of_units
+from missdp.table.units import (
+    identifiers,
+    rows_of_units,
+    sample_rows_per_unit,
+    spool_rows,
+    unit_numbers,
+)
 from refusing import refuses
 
 AGE = Numeric(name="age", lower=0, upper=1000, bins=10)
@@ -47,7 +53,9 @@ def ages_read(rows):
 @given(st.lists(st.integers(-1, 6), max_size=60), st.integers(1, 5), st.booleans())
 def test_each_unit_keeps_as_many_rows_as_it_may(units, most, own):
     units = np.array(units, dtype=np.int64)
-    kept = chosen(units, Unit("p", max_rows=most, if_missing="own_unit" if own else "drop"))
+    kept = sample_rows_per_unit(
+        units, Unit("p", max_rows=most, if_missing="own_unit" if own else "drop")
+    )
     for unit in range(7):
         assert kept[units == unit].sum() == min(most, (units == unit).sum())
     assert (kept[units < 0] == own).all()
@@ -57,7 +65,9 @@ def test_which_rows_is_uniform_over_the_rows_of_the_unit_alone():
     # Beside a unit with as many rows before it, and without: each row is kept as often.
     for units in ([0] * 5, [1] * 5 + [0] * 5):
         units = np.array(units)
-        times = sum(chosen(units, Unit("p", max_rows=2))[units == 0] for _ in range(2000))
+        times = sum(
+            sample_rows_per_unit(units, Unit("p", max_rows=2))[units == 0] for _ in range(2000)
+        )
         assert times.sum() == 4000
         assert chisquare(times).pvalue > 1e-6
 
@@ -113,13 +123,13 @@ def shuffled(frame):
         mixed = frame.sample(frac=1, random_state=len(passes))
         for start in range(0, len(mixed), 64):
             part = mixed[start : start + 64]
-            cells = [in_arrow(part[name].to_numpy(dtype=object)) for name in names]
+            cells = [to_arrow_array(part[name].to_numpy(dtype=object)) for name in names]
             yield pa.RecordBatch.from_arrays(cells, list(names))
 
     return Rows(lambda: tuple(frame), read, is_parsed=True), passes
 
 
-def test_what_comes_in_another_order_when_it_is_read_again_is_read_once_and_kept(tmp_path):
+def test_rows_in_changing_order_are_copied_once(tmp_path):
     n = 1000
     frame = pd.DataFrame({"age": np.arange(n), "p": [f"P{k % 90}" for k in range(n)]})
     given, passes = shuffled(frame)
@@ -149,19 +159,19 @@ def test_rows_that_are_kept_lie_where_nobody_else_reads_them(monkeypatch):
 
     monkeypatch.setattr(tempfile, "TemporaryFile", noted)
     frame = pd.DataFrame({"age": [1, 2, 3], "p": [1, 1, 2]})
-    rows = kept(shuffled(frame)[0], ("age", "p"))
+    rows = spool_rows(shuffled(frame)[0], ("age", "p"))
     (file,) = files
     about = os.fstat(file.fileno())
     assert (about.st_mode & 0o777, about.st_nlink, about.st_size > 0) == (0o600, 0, True)
     assert sorted(ages_read(rows)) == [1, 2, 3]
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b"))  # noqa: SIM115
-    with pytest.raises(DataError, match="cannot be kept") as found:
-        kept(shuffled(frame)[0], ("age", "p"))
+    with pytest.raises(DataError, match="cannot be copied") as found:
+        spool_rows(shuffled(frame)[0], ("age", "p"))
     assert "No space" not in "".join(traceback.format_exception(found.value))
 
 
-def test_what_protects_single_rows_refuses_units():
+def test_guarantees_for_single_rows_refuse_units():
     table = Table.read(pd.DataFrame({"p": [1, 2], "age": [3, 4]}), with_unit())
     session = {"budget": Filter(1.0), "noise": SecureNoise()}
     for protects in (
@@ -171,7 +181,7 @@ def test_what_protects_single_rows_refuses_units():
         lambda: open_table(table, budget=Filter(1.0)),
         lambda: RowDomain.of(table.schema, rows=2),
     ):
-        with pytest.raises(SchemaError, match="takes each row by itself"):
+        with pytest.raises(SchemaError, match="treats each row separately"):
             protects()
     for other in (table.take(np.array([0, 0])), Table.from_codes(table.schema, {"age": [0, 1]})):
         with pytest.raises(DataError, match="were not chosen by their 'p'"):
@@ -202,7 +212,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_clear_error_or_what_was_declared(name):
+def test_bad_input_raises_or_follows_the_declaration(name):
     units, facts, expected = BAD[name]
     data = {"age": [1]} if units is None else {"p": units, "age": [1] * len(units)}
     if isinstance(expected, int):
@@ -246,7 +256,7 @@ def test_rows_belong_together_where_identifiers_are_equal_and_nowhere_else(make)
     places = rng.integers(0, 200, 900)
     cells = [make(int(k)) for k in places]
     column = pa.array([*cells, None], pa.int64() if make is int else pa.string())
-    found = numbers([identifiers(part, Unit("p")) for part in (column[:400], column[400:])])
+    found = unit_numbers([identifiers(part, Unit("p")) for part in (column[:400], column[400:])])
     empty = [k for k, cell in enumerate(cells) if cell == ""]
     assert (found[[*empty, 900]] == -1).all()
     known = np.setdiff1d(np.arange(900), empty)

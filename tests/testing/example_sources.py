@@ -49,7 +49,7 @@ class NaNAsNumber(MemorySource):
     """Reads a number that is NaN as the largest one, as an engine does that sorts it last."""
 
     def __init__(self, table):
-        cells = table.to_arrow(holes="codes")
+        cells = table.to_arrow(missing_as="codes")
         for place, a in enumerate(table.schema):
             column = cells.column(place)
             if isinstance(a, Numeric) and pa.types.is_floating(column.type):
@@ -93,7 +93,10 @@ class InBlocks:
 
     def __init__(self, table, *, fails=False):
         self.schema = table.schema
-        self._table, self._fails = Table.read(table.to_arrow(holes="codes"), table.schema), fails
+        self._table, self._fails = (
+            Table.read(table.to_arrow(missing_as="codes"), table.schema),
+            fails,
+        )
         self._half = max(4, len(table) // 10)  # of a block, in rows
 
     def counts(self, cliques, *, rows):

@@ -12,7 +12,7 @@ import numpy as np
 from missdp.accounting import SampledGaussianEvent, releases
 from missdp.errors import DataError, ParameterError
 from missdp.schema import Categorical, Determined, Numeric, Ordinal, Schema
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import RowCount
 from missdp.table import Table
 from missdp.testing.example_tables import constant_table, unprocessed_table
@@ -73,8 +73,8 @@ def filled_cells(on):
 
 def required_sets(on):
     """Every release states the attributes that a row must have observed to be read."""
-    modelled, strategy = Modelled(on.schema), on.family.family.strategy(on.strategy)
-    every = frozenset(modelled.schema.nullable) - modelled.filled  # rules settle the others
+    modelled, strategy = ModelView(on.schema), on.family.family.strategy(on.strategy)
+    every = frozenset(modelled.schema.nullable) - modelled.rule_filled  # rules settle the others
     model = on.fitted(n_rows=300)
     released = [*releases(model.guarantee_.events)]
     if any(isinstance(e, SampledGaussianEvent) for e in released):
@@ -85,7 +85,7 @@ def required_sets(on):
     trees = [e for e in released if e.label.startswith("tree ")]  # before missing cells are filled
     for event in trees:
         single = strategy.required((event.label.removeprefix("tree "),), modelled.schema)
-        assert (event.required or set()) == single - modelled.filled
+        assert (event.required or set()) == single - modelled.rule_filled
     totals = [
         e for e in released if e.label == RowCount().label
     ]  # every row counts, with any cells
@@ -152,7 +152,7 @@ def several_tables(on):
 
 def kinds_of_missing(on):
     """Kinds of missing come back in their shares."""
-    kinds = Modelled(on.schema).kinds
+    kinds = ModelView(on.schema).kinds
     if not (on.models_missingness and kinds):
         return
     table = on.table(3000)
@@ -174,7 +174,7 @@ def types_and_codes(on):
             result = types_of(model.sample(n, missing_values=missing_values, random_state=n))
             expect(result == expected, f"columns or types differ ({n} rows, {missing_values})")
         table = model.sample_table(60, missing_values=missing_values, random_state=1)
-        frame = model.sample(60, missing_values=missing_values, random_state=1, holes="codes")
+        frame = model.sample(60, missing_values=missing_values, random_state=1, missing_as="codes")
         again = Table.read(frame, on.schema)
         for attribute in on.schema:
             written = {k for k in attribute.kinds if attribute.codes_of(k)} | {"missing"}

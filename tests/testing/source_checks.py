@@ -154,8 +154,8 @@ class _Source:
         source = self.make(table)
         named = [name for name in ("weighted_counts", "code_blocks") if has_method(source, name)]
         for fewer, names in self._fewer(source):
-            weighs = has_method(fewer, "weighted_counts") or "weighted_counts" not in named
-            expect(weighs, f"weighted_counts is missing {when}")
+            is_weighted = has_method(fewer, "weighted_counts") or "weighted_counts" not in named
+            expect(is_weighted, f"weighted_counts is missing {when}")
             self._compare(fewer, table, when, observed_on=names)
         return f"it has {', '.join(named) or 'neither weighted_counts nor code_blocks'}"
 

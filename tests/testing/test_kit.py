@@ -214,7 +214,7 @@ class LeavingOutTheLastOnly(sources.InBlocks):
 
 
 def in_parts(tables):
-    cells = [table.to_arrow(holes="codes") for table in tables]
+    cells = [table.to_arrow(missing_as="codes") for table in tables]
     return MemorySource(Table.read(pa.concat_tables(cells), tables[0].schema))
 
 

@@ -11,7 +11,6 @@ from missdp.schema import Numeric
 from missdp.schema.bound_rules import Forbidden
 from missdp.synth import sampling
 from missdp.table import Table
-from missdp.table.follow import completed_cells
 from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
 from missdp.testing.example_tables import _read_again, unprocessed_table
 from missdp.testing.findings import BrokenPromise
@@ -177,7 +176,7 @@ def test_rules_by_hand_agree_with_the_rules_of_the_package():
     table = unprocessed_table(RULED, 300, seed=3)
     plain = replace(RULED, rules=())
     cells = {n: table.column(n) for n in RULED.names}
-    reference = completed_cells(plain, cells)
+    reference = cells_by_name(plain, cells)
     rows = list(rows_by_hand(table))
     by_hand = [broken_by_hand(RULED, row) for row in rows]
     assert any(HOLE in row.values() for row in rows)

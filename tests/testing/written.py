@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from missdp.schema import Categorical, Numeric, Ordinal, Schema
 from missdp.table import Table
-from missdp.table.encode import Column, code_dtype
+from missdp.table.encode import CodedColumn, code_dtype
 from missdp.table.frames import native_from_arrow
 
 Cell = str | float | bool | None
@@ -51,15 +51,17 @@ class _AsWritten(Table):
     cells: pa.Table
     were_read = False
 
-    def to_arrow(self, *, holes="nulls", values="codes"):
+    def to_arrow(self, *, missing_as="nulls", values="codes"):
         """Return the cells. Kinds of missing are in their codes anyway."""
-        del holes, values
+        del missing_as, values
         self.were_read = True
         return self.cells
 
-    def to_native(self, kind=None, *, holes="nulls", values="codes"):
+    def to_native(self, kind=None, *, missing_as="nulls", values="codes"):
         """Return the cells as a frame."""
-        return native_from_arrow(self.to_arrow(holes=holes, values=values), kind or self.kind)
+        return native_from_arrow(
+            self.to_arrow(missing_as=missing_as, values=values), kind or self.kind
+        )
 
 
 def spelled(schema, n, seed=0, *, unfit=None):
@@ -67,7 +69,7 @@ def spelled(schema, n, seed=0, *, unfit=None):
 
     With ``unfit``, the last cell of the named column is one that does not fit its domain.
     """
-    rng, columns, arrays = np.random.default_rng(seed), dict[str, Column](), []
+    rng, columns, arrays = np.random.default_rng(seed), dict[str, CodedColumn](), []
     for attribute in schema:
         wrong = [unfit[1]] if unfit is not None and unfit[0] == attribute.name else []
         kind = _type_of(attribute, seed)
@@ -78,7 +80,7 @@ def spelled(schema, n, seed=0, *, unfit=None):
         codes = np.array([code for code, _ in chosen], dtype=code_dtype(attribute))
         cells = [cell for _, cell in chosen[: n - len(wrong)]]
         cells += [next(_written(cell, kind)) for cell in wrong]
-        columns[attribute.name] = Column(codes)
+        columns[attribute.name] = CodedColumn(codes)
         arrays.append(pa.array(cells, kind, from_pandas=False))
     result = _AsWritten(schema, columns)
     result.cells = pa.table(arrays, names=list(schema.names))

@@ -500,7 +500,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[PrivBayes]) -> Lea
     if pure and strategy.required_sets == "data":  # amplified up to a fixed cap
         tables = session.reserve(plan.cost(TABLES), label="tables")
     costs = _Plan(plan.total, plan.cost(CHOICES).amount, plan.cost(TABLES).amount * _USED_SHARE)
-    ruled = request.modelled.impossible
+    ruled = request.modelled.impossible_cells
     learner = _Learner(
         session, costs, tables=tables, total=behind, report=request.report, ruled=ruled
     )
@@ -543,7 +543,7 @@ def _filling(
     if not (request.strategy.models_missingness and modelled.schema.nullable):
         return None
     start = network.observed_part({a.name: a.size for a in modelled.schema})
-    return network.filling_model(start.restricted(modelled.impossible, rng), n, rng)
+    return network.filling_model(start.restricted(modelled.impossible_cells, rng), n, rng)
 
 
 def _sample(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool) -> Codes:

@@ -1,7 +1,8 @@
-"""The ``missdp`` command, a thin shell over the Python API.
+"""The ``missdp`` command, a thin layer over the Python API.
 
-Here is what all commands share without importing anything heavy: the two streams, how a result is
-printed, and what a run has spent and released so far, so that no later failure hides it.
+This module has the shared parts of all commands, without slow imports: the two streams, and the
+output of results. It also records the costs and the releases of the run, so that no later failure
+hides them.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from missdp.errors import OutputError, replacing
 
 
 def check_stdout() -> None:
-    """Refuse early, before any budget is spent, to print an answer to nowhere."""
+    """Raise OutputError before any budget is spent, if standard output is closed."""
     if sys.stdout is None or sys.stdout.closed:
         raise OutputError("cannot write to standard output: it is closed")
 
 
-def say(text: str = "", *, end: str = "\n") -> None:
-    """Print text for people as it is, and see it taken: a full disk shows here."""
+def print_text(text: str = "", *, end: str = "\n") -> None:
+    """Print text to standard output. Raise OutputError if it cannot be written."""
     check_stdout()
     with replacing(OSError, by=_refusal):
         sys.stdout.write(text + end)
@@ -32,27 +33,28 @@ def say(text: str = "", *, end: str = "\n") -> None:
 
 
 def _refusal(error: BaseException) -> OutputError:
+    """Return the error about standard output."""
     number = getattr(error, "errno", None)
     reason = os.strerror(number) if number else "the system refuses"
     return OutputError(f"cannot write to standard output: {reason}")
 
 
-def complain(text: str) -> None:
-    """Print a line on standard error, if anybody listens."""
-    with contextlib.suppress(OSError, ValueError):  # full or closed: there is nowhere to say so
+def print_error(text: str) -> None:
+    """Print a line to standard error, if that is possible."""
+    with contextlib.suppress(OSError, ValueError):  # standard error is full or closed
         if sys.stderr is not None:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 
 
 class Run:
-    """What the one command of this process has spent and released so far."""
+    """Record of the costs and the releases of the command of this process."""
 
     def __init__(self) -> None:
         self.start()
 
     def start(self, *, as_json: bool = False) -> None:
-        """Begin: nothing is spent, nothing is out, and no result is printed."""
+        """Reset the record: no cost, no release, and no printed result."""
         self.as_json, self.is_answered = as_json, False
         self.quiet = self.overwrite = False
         self.cost = self.released = ""
@@ -61,23 +63,24 @@ class Run:
         self._held: list[str] = []
 
     def note_cost(self, epsilon: float, delta: float = 0.0) -> None:
-        """Note the most that this run may spend; private cells are read from now on."""
+        """Record the largest cost of this run. Private cells may be read afterwards."""
         self.cost = f"epsilon = {epsilon:g}" + (f", delta = {delta:g}" if delta else "")
 
     def note_charge(self) -> None:
-        """Note that a ledger was charged: that stays spent, even if the run fails from now on."""
+        """Record a charge to a ledger. It stays spent, even if the run fails later."""
         self.is_charged = True
 
-    def note_release(self, what: str) -> None:
-        """Say what is out by now, and where it is or how to go on from it."""
-        self.released = what
+    def note_release(self, text: str) -> None:
+        """Record a release, with its place or the next step, and print withheld warnings."""
+        self.released = text
         while self._held:
-            complain(self._held.pop(0))
+            print_error(self._held.pop(0))
 
     def note_warning(self, text: str) -> None:
-        """Say a warning once, and keep it for the JSON document.
+        """Print a warning once, and store it for the JSON document.
 
-        Between the charge and the release it may tell of what is released: it waits for that.
+        Between charge and release, a warning may depend on the release. It is then withheld until
+        the release.
         """
         line = f"missdp: warning: {text}"
         if text in self.warnings:
@@ -86,14 +89,13 @@ class Run:
         if self.cost and not self.released:
             self._held.append(line)
         else:
-            complain(line)
+            print_error(line)
 
-    def what_is_out(self, *, in_doubt: bool) -> list[str]:
-        """Return what a message about a failure has to add.
+    def costs_and_releases(self, *, in_doubt: bool) -> list[str]:
+        """Return the lines about costs and releases for a message about a failure.
 
-        It is in doubt whether anything was charged where the run may have stopped between charging
-        and releasing. A refusal before `note_charge` comes before the charge, an interruption at
-        any moment.
+        With ``in_doubt`` the run may have stopped between charge and release. An error before
+        `note_charge` precedes the charge. An interruption may happen at any time.
         """
         if self.released:
             return [f"This was released before, and is charged ({self.cost}):", self.released]
@@ -107,31 +109,41 @@ RUN = Run()
 
 
 def note(text: str) -> None:
-    """Print a line on standard error that is no warning, unless only warnings are wanted."""
+    """Print a note to standard error, unless only warnings are requested."""
     if not RUN.quiet:
-        complain(text)
+        print_error(text)
 
 
 def emit(document: dict[str, Any], text: str) -> None:
-    """Print a result once: as JSON for machines, with any warnings, or as text for people."""
+    """Print a result once: as JSON with all warnings, or as text."""
     if RUN.as_json:
         RUN.is_answered = True
-        whole = {**document, "warnings": list(RUN.warnings)}
-        say(json.dumps(finite(whole), ensure_ascii=False, indent=1, allow_nan=False))
+        complete = {**document, "warnings": list(RUN.warnings)}
+        print_text(json.dumps(finite(complete), ensure_ascii=False, indent=1, allow_nan=False))
     elif not RUN.quiet:
-        say(text)
+        print_text(text)
 
 
 def emit_error(message: str, exit_code: int, released: Sequence[str] = ()) -> None:
-    """Print an error as the one JSON object of a run that has printed no result."""
+    """Print an error as JSON, if the run has printed no result.
+
+    Parameters
+    ----------
+    message : str
+        The text of the error, without private values.
+    exit_code : int
+        The exit code of the process.
+    released : sequence of str
+        Lines about costs and releases.
+    """
     if RUN.as_json and not RUN.is_answered:
         error = {"message": message, "exit_code": exit_code, "released": [*released]}
-        with contextlib.suppress(OutputError):  # standard error has it anyway
+        with contextlib.suppress(OutputError):  # standard error has the message
             emit({"error": error}, "")
 
 
 def finite(value: Any) -> Any:
-    """Return the value with null for what JSON has no number for."""
+    """Return a value with null for numbers that are not finite, which JSON lacks."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -139,6 +151,6 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def counted(number: int, noun: str) -> str:
-    """Return the number with its noun, in the plural where it belongs."""
+def pluralize(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""``missdp version`` and ``missdp demo``: what is installed here, and a first release."""
+"""``missdp version`` and ``missdp demo``: installed packages, and a first release."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @option("--verbose", "Also packages, and the file of the project.", is_flag=True)
 def version(verbose: bool) -> None:
-    """Print the version; with --verbose also what is installed here, to paste into reports.
+    """Print the version. With --verbose also list the installed packages, for reports.
 
     Try:
       missdp version
       missdp version --verbose
     """
-    found = {"missdp": __version__}
+    versions = {"missdp": __version__}
     if verbose:
-        found["Python"] = f"{platform.python_version()} on {platform.platform(terse=True)}"
-        found |= dict(packages())
+        versions["Python"] = f"{platform.python_version()} on {platform.platform(terse=True)}"
+        versions |= dict(packages())
         path = project_file()
         stated = f"{path}: {', '.join(project_settings()) or 'empty'}"
-        found["missdp.toml"] = "none in this folder or above" if path is None else stated
-    wide = max(map(len, found))
-    text = "\n".join(f"{name:{wide}}  {what}" for name, what in found.items())
-    emit(found, text if verbose else f"missdp {__version__}")
+        versions["missdp.toml"] = "none in this folder or above" if path is None else stated
+    wide = max(map(len, versions))
+    text = "\n".join(f"{name:{wide}}  {number}" for name, number in versions.items())
+    emit(versions, text if verbose else f"missdp {__version__}")
 
 
 @click.command(cls=Command)
 @output_option("Default: yrbss_synthetic.csv.", required=False)
 @epsilon_option
 def demo(output: Path | None, epsilon: float | None) -> None:
-    """Synthesize a real survey with missing values, and show what dropping rows would do.
+    """Synthesize a public survey with missing values, and compare with dropping incomplete rows.
 
     The survey (Youth Risk Behavior Survey, United States, public domain) is public, so this
-    command may show its exact figures. Do not do that with your data.
+    command may show its exact figures. Exact figures of private data must not be shown.
 
     Try:
       missdp demo
     """
     from missdp.cli.fit import AT_ONCE, check_new, save
     from missdp.cli.provenance import label_of
-    from missdp.cli.sample import draw
+    from missdp.cli.sample import draw_tables
     from missdp.datasets import yrbss
     from missdp.datasets.group_shares import group_shares
     from missdp.synth.registry import synthesizer_named
@@ -87,7 +87,7 @@ def demo(output: Path | None, epsilon: float | None) -> None:
         with DelayedSignals(AT_ONCE):
             model.fit(survey)
             save(model, place, None)
-        number = draw(model, [output], None, keep_missing=False, seed=None, progress=progress)
+        number = draw_tables(model, [output], None, progress, keep_missing=False, seed=None)
     dossier = _dossier(place, folder)
     rows = group_shares(
         survey, drop.sample_table(random_state=None), Table.read(output, model.schema_)
@@ -108,14 +108,14 @@ def demo(output: Path | None, epsilon: float | None) -> None:
         f"Wrote {output}: {number} synthetic rows, in {document['seconds']} s.",
         f"Wrote {place}: the model, from which `missdp estimate` answers.",
         f"{dossier}\n",
-        "What the written files promise (the column 'rows dropped' would cost as much again):",
+        "Guarantee of the written files (the column 'rows dropped' would cost as much again):",
         model.guarantee_.in_words(),
     ]
     emit(document, "\n".join(lines))
 
 
 def _dossier(model: Path, folder: Path | None) -> str:
-    """Write the dossier of a model, if there is what makes one; say where, or how to get one."""
+    """Write the dossier of a model if its packages are installed. Return a line about it."""
     if folder is None:
         return "With pip install 'missdp[report]', missdp publish writes a report of the model."
     from missdp.governance.dossier import About, write_dossier
@@ -127,7 +127,7 @@ def _dossier(model: Path, folder: Path | None) -> str:
 
 _BEFORE = """\
 Youth Risk Behavior Survey: 13,583 respondents, 13 questions, 38 % of the rows lack a value.
-The survey is public, so its exact figures may stand here beside the private ones.
+The survey is public, so its exact figures may be compared with the private ones.
 
 share of                    all answers  complete rows  rows dropped     missdp
                                 (exact)        (exact)     (private)  (private)"""

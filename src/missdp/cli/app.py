@@ -1,4 +1,4 @@
-"""The list of commands: each is imported when it is called, for some take a second."""
+"""The commands of ``missdp``. Each command is imported when it is called, for a fast start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError, did_you_me
 GROUPS = {
     "Prepare": {
         "schema": "Draft, import and check schemas.",
-        "plan": "State what each epsilon buys, before any row is read.",
+        "plan": "State noise, intervals and resources for each epsilon, without private rows.",
     },
     "Release": {
         "fit": "Fit a model to private rows. The model file is the release.",
@@ -29,7 +29,7 @@ GROUPS = {
         "impute": "Fill missing cells of private rows from a model, at no cost.",
     },
     "Inspect": {
-        "guarantee": "Explain what models guarantee.",
+        "guarantee": "Explain the guarantees of models.",
         "evaluate": "Compare synthetic rows with private ones, for the curator.",
         "publish": "Write the dossier of a release, from its model.",
     },
@@ -41,7 +41,7 @@ GROUPS = {
         "version": "Print the version, and the installed packages.",
     },
 }
-"""Commands by the section of the overview, each with its line there."""
+"""Commands by the section of the overview, with one line each."""
 COMMANDS = {name: line for commands in GROUPS.values() for name, line in commands.items()}
 _EXAMPLES = """\
 \b
@@ -51,16 +51,16 @@ Examples:
   missdp estimate synthetic.model.json "mean(age) by smoker"
 
 Differential privacy for tables with missing values."""
-# Commands that are not in a file of their own name.
+# Commands whose file has another name.
 _FILES = {"synthesize": "fit", "price": "guarantee", "version": "about", "demo": "about"}
-# Parameters of the Python API whose options have another name.
+# Options whose parameters in the Python API have another name.
 _WORDS = "n=rows n_rows=public-rows random_state=seed match_on=match missing=strategy draws=copies "
 _WORDS += "k=neighbors group=within uncertainty=interval epsilons=epsilon"
 _OPTIONS = dict(pair.split("=") for pair in _WORDS.split())
 
 
 class _Overview(click.Group):
-    """The command ``missdp``."""
+    """The command ``missdp``, with its commands in sections."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -73,13 +73,13 @@ class _Overview(click.Group):
         return command_named(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Propose the command that an unknown name is most like."""
+        """Resolve a command. The error for an unknown name proposes a similar command."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> Any:
-        """Return the names that begin so; nothing is imported for them."""
+        """Return the commands with a prefix, without importing them."""
         commands = {name: click.Command(name, help=line) for name, line in COMMANDS.items()}
         listed = click.Group(self.name, commands=commands, params=self.params)
         return listed.shell_complete(click.Context(listed, info_name=ctx.info_name), incomplete)
@@ -107,15 +107,15 @@ def command_named(name: str) -> Any:
 )
 @click.version_option(__version__, message="missdp %(version)s")
 def app() -> None:
-    """Run a command; its group does the work."""
+    """Run a command of missdp."""
 
 
 def in_option_words(error: MissDPError, arguments: Sequence[str]) -> str:
-    """Return an error's text with parameters of the Python API named as the command's options.
+    """Return the text of an error with options of the command in place of Python parameters.
 
-    >>> error = ParameterError("missing='level' keeps no cells; use missing='joint'")
+    >>> error = ParameterError("missing='level' keeps no cells. Use missing='joint'")
     >>> in_option_words(error, ["synthesize"])
-    '--strategy level keeps no cells; use --strategy joint'
+    '--strategy level keeps no cells. Use --strategy joint'
     """
     options = _option_names(arguments)
 
@@ -134,24 +134,24 @@ def in_option_words(error: MissDPError, arguments: Sequence[str]) -> str:
     return f"{option(first[0]) or first[0]}{text[first.end() :]}"
 
 
-# By a part of click's text: what an option expects.
+# Expected values of options, by a part of click's text.
 _EXPECTED = {"valid float": "a number", "valid integer": "a whole number"}
 
 
 def usage_message(error: click.UsageError, arguments: Sequence[str]) -> str | None:
-    """Return one line about an option's value that cannot be read, or None for other errors.
+    """Return the message about an invalid value of an option, or None for other errors.
 
     Parameters
     ----------
     error : click.UsageError
-        What the parser of the command line raised.
+        The error of the parser of the command line.
     arguments : sequence of str
-        The command as it was typed.
+        The words of the command line.
 
     Returns
     -------
     str or None
-        The message, which names the option and what it takes.
+        The message, with the option and its valid values.
     """
     if isinstance(error, click.NoSuchOption):
         vars(error)["possibilities"] = None
@@ -163,15 +163,15 @@ def usage_message(error: click.UsageError, arguments: Sequence[str]) -> str | No
     value = text[1 : text.rindex("' is not")] if "' is not" in text else ""
     for part, expected in _EXPECTED.items():
         if part in text:
-            return f"{name} must be {expected}; got {value!r}."
-    known = re.findall(r"'([^']*)'", text.partition("is not one of")[2])
-    near = did_you_mean(value, known) if known else ""
-    listed = ", ".join(known)
-    return f"{name} must be one of {listed}; got {value!r}{near or '.'}" if known else None
+            return f"{name} must be {expected}, not {value!r}."
+    words = re.findall(r"'([^']*)'", text.partition("is not one of")[2])
+    near = did_you_mean(value, words) if words else ""
+    listed = ", ".join(words)
+    return f"{name} must be one of {listed}, not {value!r}{near or '.'}" if words else None
 
 
 def _option_names(arguments: Sequence[str]) -> set[str]:
-    """Return the long options of the command that was called."""
+    """Return the options of the called command."""
     command: Any = app
     for word in arguments:
         if isinstance(command, click.Group):

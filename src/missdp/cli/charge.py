@@ -1,4 +1,4 @@
-"""How a command that releases charges an account of a ledger: once, before it reads a row."""
+"""Charging of an account of a ledger by a command: once, before it reads a row."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ from missdp.schema import Schema
 if TYPE_CHECKING:
     from missdp.governance import Ledger, Purpose
 
-# Options that state where files are and how they are written, not what is released; and the seed,
-# which its hash would give away.
+# Options that do not belong to the hash of public parameters: places and forms of files, and the
+# seed, which the hash would disclose.
 _PLACES = {
     *("seed", "data", "schema", "output", "engine", "rows", "keep_missing"),
     *("ledger", "account", "purpose", "new_schema"),
 }
 UNRECORDED = (
-    "missdp: no ledger recorded this spending. To record the next release, make an account with "
+    "missdp: no ledger recorded this spending. To record the next release, create an account with "
     "`missdp ledger create`, and name it with --ledger and --account."
 )
 
 
 @dataclass(frozen=True)
 class Charge:
-    """Which account a command charges, and what for.
+    """A planned charge of a command to an account of a ledger.
 
     Parameters
     ----------
     ledger : Ledger
+        The ledger.
     account : str
         Name of the account.
     purpose : str
-        For people; recorded.
+        The recorded purpose.
     new_schema : bool
-        Whether the public facts are meant to have changed.
+        True if public facts may differ from earlier releases.
     file : str
-        The name of the file that is released; empty for answers.
+        The name of the released file. Empty for answers.
     parameters : mapping
         The public parameters of the command, of which the ledger keeps a hash.
     folders : tuple of Path
-        Folders in which files of earlier releases may state lines of the ledger.
+        Folders with files of earlier releases, which may state lines of the ledger.
     """
 
     ledger: Ledger
@@ -61,7 +62,7 @@ class Charge:
 
     @classmethod
     def of_command(cls) -> Charge | None:
-        """Return what the options of the running command name, or None without a ledger."""
+        """Return the charge of the running command's options, or None without a ledger."""
         context = click.get_current_context()
         options = context.params
         url, account = options["ledger"], options["account"]
@@ -93,7 +94,24 @@ class Charge:
         *,
         release: str | None = None,
     ) -> Charged:
-        """Charge, and commit that; only then may private rows be read."""
+        """Charge the account, and commit the charge. Private rows may be read only afterwards.
+
+        Parameters
+        ----------
+        events : iterable of Event
+            The costs of the release.
+        schema : Schema
+            Public facts about the rows.
+        conditions : iterable of Condition
+            The conditions of the guarantee.
+        release : str, optional
+            The id of the release. By default a new id.
+
+        Returns
+        -------
+        Charged
+            The line of the ledger.
+        """
         from missdp.governance.ledger_heads import check_has_lines
 
         check_has_lines(self.ledger, self.account.partition("/")[0], self.folders)
@@ -102,11 +120,12 @@ class Charge:
         line = {"lines": started.lines, "head": started.head}
         return Charged(self.ledger, {"budget": self.account, "request": started.request, **line})
 
-    def stating(self, **parameters: Any) -> Charge:
-        """Return the same charge with more public parameters."""
+    def with_parameters(self, **parameters: Any) -> Charge:
+        """Return the charge with more public parameters."""
         return replace(self, parameters={**self.parameters, **parameters})
 
     def _purpose(self, schema: Schema, conditions: Iterable[Condition]) -> Purpose:
+        """Return the recorded purpose of the charge, with hashes of public facts."""
         from missdp.governance import Purpose
         from missdp.governance.chain import digest, json_text
         from missdp.governance.ledger import unit_of_schema
@@ -132,7 +151,7 @@ class Charged:
 
     @property
     def in_words(self) -> str:
-        """The line in words."""
+        """The line of the ledger as text."""
         line = self.line
         return (
             f"Charged to {line['budget']!r} as {line['request']}: line {line['lines']} of the "
@@ -142,12 +161,22 @@ class Charged:
     def finish(
         self, output: str, guarantee: Guarantee, *, answer: Mapping[str, Any] | None = None
     ) -> None:
-        """Record the release, with the SHA-256 of what is released, and what it rests on."""
+        """Record the completed release in the ledger.
+
+        Parameters
+        ----------
+        output : str
+            The SHA-256 of the release.
+        guarantee : Guarantee
+            The guarantee, whose conditions are recorded.
+        answer : mapping, optional
+            The released answers of a query.
+        """
         self.ledger.finish(self.line["request"], output, guarantee.conditions, answer=answer)
 
 
 def account_schema(path: Path, charge: Charge | None) -> Schema:
-    """Return the schema of a file; one that names a ledger is refused unless that is charged."""
+    """Return the schema of a file. Raise an error if its ledger is not charged."""
     from missdp.cli.rows import schema_at
 
     facts = schema_at(path)
@@ -165,11 +194,12 @@ def note_unrecorded(charge: Charge | Charged | None) -> None:
 def _folders(options: Mapping[str, Any]) -> tuple[Path, ...]:
     """Return the folders of the rows, the schema and the output, where releases may be."""
     named = [Path(options[key]) for key in ("schema", "output") if options.get(key) is not None]
-    if "://" not in options["data"]:  # a database server has no folder
+    if "://" not in options["data"]:  # a URL has no folder
         data = Path(options["data"])
         named += [data, data / "any"] if data.is_dir() else [data]
     return tuple(dict.fromkeys(path.parent for path in named))
 
 
 def _is_plain(value: Any) -> bool:
+    """Return True for values that JSON has."""
     return value is None or isinstance(value, (bool, int, float, str))

@@ -13,27 +13,23 @@ from missdp.cli.options import FILE, Command, option
 from missdp.errors import ParameterError, replacing
 from missdp.progress import progress_bar, show_stage
 
-_STEPS = 11  # shifts between the two ends
+_STEPS = 11  # shifts of a sensitivity analysis
 
 
 @click.command(cls=Command)
 @click.argument("model", type=FILE)
 @click.argument("questions", nargs=-1, required=True, metavar="QUESTION...")
 @option("--confidence", "Of each interval. Default: 0.95.", type=float, default=0.95)
-@option("--shift", "NAME=FROM:TO: what if values are missing because of what they are.")
+@option("--shift", "NAME=FROM:TO: shifts of missing values, for a sensitivity analysis.")
 @option("--plot", "Draw the answers of --shift: .svg, .png or .pdf.", type=FILE)
 def estimate(
-    model: Path,
-    questions: tuple[str, ...],
-    confidence: float,
-    shift: str | None,
-    plot: Path | None,
+    model: Path, questions: tuple[str, ...], confidence: float, shift: str | None, plot: Path | None
 ) -> None:
     """Answer questions from a model of AllPairs, AIM or MST, with intervals, at no cost.
 
     QUESTION is mean(x), sd(x), median(x), quantile(x, 0.9), share(x = 'a'), share(x is missing),
-    correlation(x, y) or difference(mean(x)), perhaps with 'by' and names behind it; or a formula
-    such as y ~ x + C(z).
+    correlation(x, y) or difference(mean(x)). Names of groups follow after 'by'. A regression is a
+    formula such as y ~ x + C(z).
 
     Try:
       missdp estimate synthetic.model.json "mean(age) by smoker"
@@ -60,10 +56,10 @@ def estimate(
             progress("estimating", place / len(estimands) if place else None)
             answers.append(answer(released, estimand, confidence))
     often = Counter(flag for one in answers for flag in one.flags)
-    own = [replace(x, flags=tuple(f for f in x.flags if often[f] == 1)) for x in answers]
+    single = [replace(x, flags=tuple(f for f in x.flags if often[f] == 1)) for x in answers]
     several = "\n".join(flag for flag, times in often.items() if times > 1)
     guarantee = released.guarantee_
-    texts = [*map(str, own), *([several] if several else []), guarantee.in_words()]
+    texts = [*map(str, single), *([several] if several else []), guarantee.in_words()]
     documents = [one.to_dict() for one in answers]
     document = documents[0] if len(documents) == 1 else {"answers": documents}
     emit(document | {"guarantee": guarantee.to_dict()}, "\n\n".join(texts))
@@ -72,7 +68,7 @@ def estimate(
 def _departures(
     model: Path, questions: tuple[str, ...], confidence: float, shift: str, plot: Path | None
 ) -> None:
-    """Show how an estimate moves if values are missing because of what they are."""
+    """Print an estimate for shifted missing values, a sensitivity analysis."""
     import numpy as np
 
     from missdp.cli.rows import check_picture
@@ -85,17 +81,18 @@ def _departures(
     released = load(model)
     steps = np.linspace(low, high, _STEPS).round(12).tolist()
     with show_stage("estimating"):
-        found = released.sensitivity(
+        analysis = released.sensitivity(
             questions[0], attribute=name, shifts=steps, confidence=confidence
         )
     if plot is not None:
-        found.plot(plot)
+        analysis.plot(plot)
     guarantee = released.guarantee_
-    document = {**found.to_dict(), "guarantee": guarantee.to_dict()}
-    emit(document, f"{found}\n\n{guarantee.in_words()}")
+    document = {**analysis.to_dict(), "guarantee": guarantee.to_dict()}
+    emit(document, f"{analysis}\n\n{guarantee.in_words()}")
 
 
 def _ends(shift: str) -> tuple[str, float, float]:
+    """Return the attribute and the range of shifts of an option."""
     bad = ParameterError("--shift must be NAME=FROM:TO, such as age=0:0.5 or age=-0.5:0.5")
     name, _, ends = shift.rpartition("=")
     with replacing(ValueError, by=bad):

@@ -1,4 +1,4 @@
-"""``missdp evaluate``: synthetic rows compared with private ones, for the curator only."""
+"""``missdp evaluate``: comparison of synthetic and private rows, for the curator only."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _PAGE = "CURATOR ONLY: computed from the private table without noise. Do not pub
 @click.argument("synthetic", type=FILE, metavar="ROWS|MODEL")
 @option("--schema", "Public facts, or the model of the rows. Default: MODEL.", "Data", type=FILE)
 @table_option
-@option("--control", "DATA that the fit never saw: for --f1.", "Data")
+@option("--control", "DATA that the fit did not read: for --f1.", "Data")
 @option("--ways", "Marginals to compare, by commas.", default="1,2")
 @option("--f1", "Also train classifiers of every attribute (slow).", is_flag=True)
 @option("--plot", "Draw every column: .svg, .png or .pdf.", type=FILE)
-@option("--html", "Write a page in place of figures; requires a model.", type=FILE)
+@option("--html", "Write a page in place of figures. Requires a model.", type=FILE)
 def evaluate(
     data: str, synthetic: Path, schema: Path | None, html: Path | None, **how: Any
 ) -> None:
-    """Compare synthetic rows with the private ones. The result is private, for the curator.
+    """Compare synthetic rows with private rows. The result is private, for the curator.
 
-    A model draws as many rows as were released.
+    A model draws its released number of rows.
 
     Try:
       missdp evaluate patients.csv synthetic.csv --schema patients.toml
@@ -65,17 +65,15 @@ def _page(
     place: Path,
     how: dict[str, Any],
 ) -> None:
-    """Write a page that shows synthetic rows beside the private ones."""
+    """Write a page that compares synthetic rows with private rows."""
     from missdp.cli.provenance import check_rows_of
     from missdp.cli.rows import check_apart, check_free, rows_at
     from missdp.governance.curator import check_apart_from_releases, curator_report
 
     if how["plot"] is not None:
-        raise ParameterError("--plot is for figures. The page of --html has pictures of its own.")
+        raise ParameterError("--plot is for figures. The page of --html has pictures already.")
     if how["control"] is not None:
-        raise ParameterError(
-            "--control is for --f1 of figures. The page of --html has no use for it."
-        )
+        raise ParameterError("--control is for --f1 of figures, not for the page of --html.")
     if model is None:
         raise ParameterError("--html requires a model: as MODEL, or as --schema MODEL.json.")
     rows = rows_at(data, how["table"])
@@ -90,7 +88,7 @@ def _page(
             rows,
             model.sample(missing_values=_missing_values(model)) if synthetic is None else synthetic,
             output,
-            schema=model.fitted_.with_unit(model.schema_),  # as many rows take part as in the fit
+            schema=model.fitted_.with_unit(model.schema_),  # samples rows by unit, as in the fit
             guarantee=model.guarantee_,
             f1=how["f1"],
             released=released,
@@ -100,13 +98,14 @@ def _page(
 
 
 def _missing_values(model: Synthesizer) -> MissingValues:
+    """Return the treatment of missing values in rows that a model draws."""
     return "keep" if model.applied_strategy.models_missingness else "fill"
 
 
 def _figures(
     data: str, synthetic: Path, model: Synthesizer | None, place: Path, how: dict[str, Any]
 ) -> None:
-    """Print how close the tables are."""
+    """Print figures about the distance of the tables."""
     from missdp.cli.provenance import check_rows_of
     from missdp.cli.rows import check_apart, check_picture, rows_at
     from missdp.evaluate.comparison import compare_tables
@@ -116,7 +115,7 @@ def _figures(
     made = Rows.of(synthetic)
     if synthetic.suffix == ".json" and model is not None:
         drawn = model.sample_table(missing_values=_missing_values(model))
-        made = Rows.of(drawn.to_arrow(holes="codes"))
+        made = Rows.of(drawn.to_arrow(missing_as="codes"))
     else:
         check_rows_of(synthetic, model)
     if how["control"] is not None and not how["f1"]:
@@ -125,7 +124,7 @@ def _figures(
         check_picture(plot, synthetic)
         check_apart([plot], rows, synthetic, place)
     with progress_bar() as progress:
-        found = compare_tables(
+        comparison = compare_tables(
             rows,
             made,
             _facts(model, place),
@@ -135,11 +134,11 @@ def _figures(
             plot=plot,
             progress=progress,
         )
-    emit({"curator_only": True, **found.document}, "\n\n".join([_FIGURES, *found.texts]))
+    emit({"curator_only": True, **comparison.document}, "\n\n".join([_FIGURES, *comparison.texts]))
 
 
 def _facts(model: Synthesizer | None, place: Path) -> Schema:
-    """Return the schema of a file, or of a model, which knows the levels that a fit found."""
+    """Return the schema of a file, or of a model with its released levels."""
     from missdp.schema import Schema
 
     if place.suffix != ".json" or model is None:

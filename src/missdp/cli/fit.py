@@ -1,7 +1,7 @@
 """``missdp fit`` and ``missdp synthesize``: the model file is the release.
 
-Only the model costs privacy. It is charged before a row is read, and saved in one step as soon as
-it is fitted, with the id of the release and the line of the ledger. Rows follow from it for free.
+Only the model costs privacy. The cost is charged before a row is read. The fitted model is saved in
+one step, with the id of the release and the line of the ledger. Rows are drawn at no cost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from missdp.cli import RUN, check_stdout, counted, emit, note
+from missdp.cli import RUN, check_stdout, emit, note, pluralize
 from missdp.cli.options import (
     ROWS_FILE,
     Command,
@@ -51,29 +51,30 @@ if TYPE_CHECKING:
     from missdp.schema import Schema
     from missdp.synth.base import Synthesizer
 
-# Said to a stop that comes once noise is drawn: a model that is charged is not lost.
+# Message for a signal after noise is drawn: the charged model is saved first.
 AT_ONCE = (
-    "missdp: stopping as soon as the model, which is charged, is saved; a second signal stops "
-    "at once and gives it up\n"
+    "missdp: stopping as soon as the charged model is saved. A second signal stops at once and "
+    "loses the model\n"
 )
-_MEANT_FOR = "meant for up to 10,000 rows; for more, set --delta or --public-rows"
+_MEANT_FOR = "meant for up to 10,000 rows. For more rows, set --delta or --public-rows"
 
 
 @dataclass(frozen=True)
-class Release:
+class SavedModel:
     """A model that was fitted, charged and saved.
 
     Parameters
     ----------
     model : Synthesizer
+        The fitted model.
     path : Path
-        Its file.
+        The file of the model.
     method : str
-        The name of its family.
+        The name of the family.
     charged : Charged or None
-        The line of a ledger that paid for it.
+        The charged line of a ledger.
     assumption : Condition or None
-        How values went missing, if a guarantee for the ground truth was asked for.
+        The assumption about missingness of a guarantee for the ground truth.
     """
 
     model: Synthesizer
@@ -83,7 +84,15 @@ class Release:
     assumption: Condition | None
 
     def print(self, document: dict[str, Any], first: str, second: str) -> None:
-        """Print what was written, the charge, what was found, and the guarantee."""
+        """Print the written files, the charge, the results of the fit, and the guarantee.
+
+        Parameters
+        ----------
+        document : dict
+            Other facts of the JSON document.
+        first, second : str
+            The first lines of the text.
+        """
         from missdp.cli.charge import note_unrecorded
         from missdp.synth.fit_summary import doubts_in_words, results_in_words
 
@@ -117,7 +126,9 @@ class Release:
 @public_rows_option
 @undeclared_option
 @table_option
-@choice("--engine", "What counts the rows.", "Data", of=("missdp", "spark"), default="missdp")
+@choice(
+    "--engine", "Engine that counts the rows.", "Data", of=("missdp", "spark"), default="missdp"
+)
 @ledger_options
 @purpose_option
 @new_schema_option
@@ -125,11 +136,11 @@ class Release:
 def fit(data: str, output: Path, **options: Any) -> None:
     """Fit a model to private rows, and save it. The model file is the release.
 
-    The file holds released values only, the id of the release, the guarantee, and the line of the
-    ledger that paid for it. Draw rows from it with `missdp sample`, at no cost.
+    The file has released values only, the id of the release, the guarantee, and the charged line of
+    the ledger. Draw rows from it with `missdp sample`, at no cost.
 
-    --ground-truth-epsilon stands in place of --epsilon, and requires --assume. Spark also reads
-    Parquet at URLs such as s3a://bucket/folder.
+    --ground-truth-epsilon replaces --epsilon, and requires --assume. Spark also reads Parquet at
+    URLs such as s3a://bucket/folder.
 
     Try:
       missdp fit patients.csv --schema patients.toml --epsilon 1 -o model.json
@@ -141,13 +152,13 @@ def fit(data: str, output: Path, **options: Any) -> None:
     """
     release = fit_release(data, output, options)
     wrote = f"Wrote {output}: the model of release {release.model.release_}"
-    draw = f"Draw rows at no cost: {_sample(output, 'ROWS.csv')}"
-    release.print({"rows": release.model.n_rows_}, wrote, draw)
+    command = f"Draw rows at no cost: {_sample(output, 'ROWS.csv')}"
+    release.print({"rows": release.model.n_rows_}, wrote, command)
 
 
 @click.command(cls=Command)
 @data_argument()
-@output_option(f"{ROWS_FILE} The model stands beside it, as OUTPUT.model.json.")
+@output_option(f"{ROWS_FILE} The model is saved as OUTPUT.model.json.")
 @schema_option
 @epsilon_option
 @method_options
@@ -160,8 +171,8 @@ def fit(data: str, output: Path, **options: Any) -> None:
 def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> None:
     """Fit a model to private rows, save it, and draw synthetic rows from it.
 
-    `missdp fit` and `missdp sample` do the same in two steps, and have more options. If drawing
-    fails, the model is there, and the message says how to draw.
+    `missdp fit` and `missdp sample` do this in two steps, and have more options. If drawing fails,
+    the model is saved, and the message has the command that draws rows.
 
     Try:
       missdp synthesize patients.csv --schema patients.toml --epsilon 1 -o synthetic.csv
@@ -170,7 +181,7 @@ def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> Non
         --keep-missing --rows 500
     """
     from missdp.cli.provenance import label_of
-    from missdp.cli.sample import check_rows, draw, name_tip
+    from missdp.cli.sample import check_rows, draw_tables, name_tip
     from missdp.table.written import check_holds, output_format
 
     output_format(output)
@@ -181,50 +192,51 @@ def synthesize(data: str, output: Path, rows: int | None, **options: Any) -> Non
         check_holds(output, facts)
         check_rows(rows, len(facts), output=output, together=model.draws_together)
         if keep and not model.family.strategy(model.missing).models_missingness:
-            raise ParameterError("--keep-missing requires --strategy joint, which models them")
+            raise ParameterError("--keep-missing requires --strategy joint")
 
     release = fit_release(data, place, options, (output, label_of(output)), check)
     model = release.model
     with progress_bar() as progress:
-        drawn = draw(model, [output], rows, progress, keep_missing=keep, seed=seed)
+        drawn = draw_tables(model, [output], rows, progress, keep_missing=keep, seed=seed)
     RUN.note_release(f"all of release {model.release_}: {str(output)!r}, {str(place)!r}")
-    columns = counted(len(model.schema_.written), "column")
-    wrote = f"Wrote {output}: {counted(drawn, 'synthetic row')}, {columns}"
-    beside = f"Wrote {place}: the model of release {model.release_}.{name_tip(output)}"
-    release.print({"output": str(output), "rows": drawn}, wrote, beside)
+    columns = pluralize(len(model.schema_.output_columns), "column")
+    wrote = f"Wrote {output}: {pluralize(drawn, 'synthetic row')}, {columns}"
+    second = f"Wrote {place}: the model of release {model.release_}.{name_tip(output)}"
+    release.print({"output": str(output), "rows": drawn}, wrote, second)
 
 
 def fit_release(
     data: str,
     output: Path,
     options: dict[str, Any],
-    beside: tuple[Path, ...] = (),
+    later_outputs: tuple[Path, ...] = (),
     check: Callable[[Synthesizer, Schema], None] = lambda *_: None,
-) -> Release:
-    """Refuse, charge, fit and save, in this order.
+) -> SavedModel:
+    """Check the options, charge the account, fit the model and save it, in this order.
 
     Parameters
     ----------
     data : str
-        Where the private rows are.
+        The place of the private rows.
     output : Path
         The model file.
     options : dict
         Options of the command.
-    beside : tuple of Path
-        What is written later, and is refused before the charge if that is impossible.
+    later_outputs : tuple of Path
+        Files that are written later. They are checked before the charge.
     check : callable
-        Refuses, before the charge, what cannot be done with the model later.
+        A function of the model and the schema, which raises errors about later steps before the
+        charge.
 
     Returns
     -------
-    Release
+    SavedModel
         The saved release.
 
     Raises
     ------
     MissDPError
-        Before anything is charged, or after the charge with what is out by then.
+        Before the charge, or after the charge with the costs and releases of the run.
     """
     from missdp.cli.charge import Charge, account_schema
     from missdp.cli.rows import rows_at
@@ -235,12 +247,12 @@ def fit_release(
     undeclared, engine = options.get("undeclared", "refuse"), options.get("engine", "missdp")
     epsilon, assume = _budget(options), options.get("assume")
     if output.suffix != ".json":
-        raise ParameterError(f"--output must end in .json: a model file; got {str(output)!r}.")
+        raise ParameterError(f"--output must be a model file, .json, not {str(output)!r}.")
     if engine == "spark" and options["table"] is not None:
         raise ParameterError("--table is for --engine missdp")
     at_url = engine == "spark" and "://" in data
     rows: Any = data if at_url else rows_at(data, options["table"])
-    check_new((*beside, output), rows, options["schema"])
+    check_new((*later_outputs, output), rows, options["schema"])
     charge = Charge.of_command()
     facts = account_schema(options["schema"], charge)
     stated = parse_assumption(assume, facts)
@@ -261,11 +273,12 @@ def fit_release(
     if options["delta"] is None and options.get("public_rows") is None:
         note(f"missdp: delta is {_delta_of(model):g}, {_MEANT_FOR}")
     by_delta = options["method"] is None and options["delta"] == 0
-    return Release(model, output, f"{name}, since delta is 0" * by_delta or name, charged, stated)
+    method = f"{name}, since delta is 0" if by_delta else name
+    return SavedModel(model, output, method, charged, stated)
 
 
 def _budget(options: dict[str, Any]) -> float:
-    """Return the one epsilon that is asked for."""
+    """Return the requested epsilon, with or without ground truth."""
     epsilon, truth = options["epsilon"], options.get("ground_truth_epsilon")
     assume, name = options.get("assume"), "--epsilon"
     if epsilon is not None and truth is not None:
@@ -283,11 +296,26 @@ def _budget(options: dict[str, Any]) -> float:
 
 
 class _NotWrittenError(Exception):
-    """Ends a block in which a file was opened to see whether that is possible."""
+    """Exception that ends a test of writing a file."""
 
 
 def check_new(outputs: tuple[Path, ...], rows: Any, *inputs: Path) -> None:
-    """Refuse, before the charge, files that cannot be written, or that would be replaced."""
+    """Raise OutputError before the charge for files that cannot be written or would be replaced.
+
+    Parameters
+    ----------
+    outputs : tuple of Path
+        Files to write.
+    rows : Rows or str or None
+        The private rows, whose files must not be replaced.
+    *inputs : Path
+        Other files that are read.
+
+    Raises
+    ------
+    OutputError
+        If a file cannot be written, exists, or is read.
+    """
     from missdp.cli.rows import check_apart, check_free
 
     check_apart(outputs, rows, *inputs)
@@ -298,7 +326,7 @@ def check_new(outputs: tuple[Path, ...], rows: Any, *inputs: Path) -> None:
 
 
 def _synthesizer(facts: Schema, epsilon: float, options: dict[str, Any]) -> tuple[str, Synthesizer]:
-    """Return the name of the method, and the synthesizer that will be fitted."""
+    """Return the name of the method, and the synthesizer with the options."""
     from missdp.synth.registry import default_synthesizer, read_settings, synthesizer_named
 
     rows, delta = options.get("public_rows"), options["delta"]
@@ -307,12 +335,13 @@ def _synthesizer(facts: Schema, epsilon: float, options: dict[str, Any]) -> tupl
     name = options["method"] or default_synthesizer(facts, delta=delta)
     family = synthesizer_named(name)
     optional = {"missing": options["strategy"], "delta": delta, "n_rows": rows}
-    own = {key: value for key, value in optional.items() if value is not None}
-    own |= read_settings(family, options["settings"])
-    return name, family(epsilon=epsilon, random_state=options["seed"], **own)
+    settings = {key: value for key, value in optional.items() if value is not None}
+    settings |= read_settings(family, options["settings"])
+    return name, family(epsilon=epsilon, random_state=options["seed"], **settings)
 
 
 def _delta_of(model: Synthesizer) -> float:
+    """Return the delta of a synthesizer, declared or by default."""
     from missdp.synth.parameters import chosen_delta
 
     return chosen_delta(model.delta, model.n_rows)
@@ -327,7 +356,7 @@ def _charged(
     undeclared: str,
     engine: str,
 ) -> Charged | None:
-    """Charge the account with all that the fit may cost; only then may rows be read."""
+    """Charge the largest cost of the fit. Private rows may be read only afterwards."""
     from missdp.synth.fitting import fit_conditions
     from missdp.table.rows import may_refuse
 
@@ -335,7 +364,7 @@ def _charged(
     if by:
         from missdp.engines import spark
 
-        spark.check(facts)
+        spark.check_spark_schema(facts)
     RUN.note_cost(model.epsilon, _delta_of(model))
     if charge is None:
         return None
@@ -349,7 +378,24 @@ def _charged(
 
 
 def save(model: Synthesizer, output: Path, charged: Charged | None) -> None:
-    """Save the model in one step, and record that; if its place is not writable, elsewhere."""
+    """Save the model in one step, and record the release in the ledger.
+
+    If the output is not writable, the model is saved in a temporary folder.
+
+    Parameters
+    ----------
+    model : Synthesizer
+        The fitted model.
+    output : Path
+        The model file.
+    charged : Charged or None
+        The charged line of a ledger.
+
+    Raises
+    ------
+    OutputError
+        If the output is not writable. The model may be saved elsewhere.
+    """
     release = secrets.token_hex(16) if charged is None else charged.line["request"]
     model.record_release(release, None if charged is None else charged.line)
     text, failed = model.fitted_.text(), None
@@ -363,7 +409,7 @@ def save(model: Synthesizer, output: Path, charged: Charged | None) -> None:
         RUN.note_release(
             "the model, which could not be saved anywhere"
             if place is None
-            else f"the model of release {release}, in {str(place)!r}; draw rows from it at no "
+            else f"the model of release {release}, in {str(place)!r}. Draw rows from it at no "
             f"cost: {_sample(place, rows)}"
         )
         if charged is not None and place is not None:
@@ -373,6 +419,7 @@ def save(model: Synthesizer, output: Path, charged: Charged | None) -> None:
 
 
 def _saved_elsewhere(text: bytes, name: str) -> Path | None:
+    """Save a model in a temporary folder. Return its path, or None if that fails."""
     with contextlib.suppress(OSError):
         folder = Path(tempfile.mkdtemp(prefix="missdp-"))
         with contextlib.suppress(OutputError):

@@ -1,4 +1,4 @@
-"""``missdp guarantee`` and ``missdp price``: what releases guarantee, and what pipelines cost."""
+"""``missdp guarantee`` and ``missdp price``: guarantees of releases, and costs of pipelines."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import click
 from missdp.cli import emit
 from missdp.cli.options import FILE, Command, assume_option, option
 
-_TRUSTED = "The model file is trusted as given: its checksum shows damage, and is no signature."
+_TRUSTED = "The model file is trusted. Its checksum detects damage, and is not a signature."
 
 
 @click.command(cls=Command)
 @click.argument("models", nargs=-1, required=True, type=FILE, metavar="MODEL...")
-@option("--prior", "Somebody's belief that a person's row is there.", type=float, default=0.5)
+@option("--prior", "Prior belief that the row of a person is present.", type=float, default=0.5)
 @option("--chance", "Of an exception, where delta is above 0.", type=float, default=0.001)
 @assume_option
 def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str | None) -> None:
-    """Explain what models guarantee, and what that means for one person.
+    """Explain the guarantees of models, and their meaning for one person.
 
-    With --assume, also for the table before values went missing. Several models are releases of
-    one table: what they guarantee together is a report, as if all had been fixed in advance.
+    With --assume, also for the table before values went missing. Several models are releases of one
+    table. Their joint guarantee is a report, as if all had been fixed in advance.
 
     Try:
       missdp guarantee synthetic.model.json
@@ -38,11 +38,11 @@ def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str
     stated = parse_assumption(assume, released[0].schema_)
     documents, texts = [], []
     for path, model in zip(models, released, strict=True):
-        found = model.guarantee_
-        warn_if_weak(found.epsilon, found.delta, n=model.n_rows_)
-        risk = found.explain(prior=prior, chance=chance)
-        documents.append({"guarantee": found.to_dict(), "risk": risk.to_dict()})
-        texts += [f"{path}:"] * (len(models) > 1) + [f"{found.in_words()}\n\n{risk}"]
+        proven = model.guarantee_
+        warn_if_weak(proven.epsilon, proven.delta, n=model.n_rows_)
+        risk = proven.explain(prior=prior, chance=chance)
+        documents.append({"guarantee": proven.to_dict(), "risk": risk.to_dict()})
+        texts += [f"{path}:"] * (len(models) > 1) + [f"{proven.in_words()}\n\n{risk}"]
         if stated is not None:
             truth = model.ground_truth_guarantee(stated)
             documents[-1]["ground_truth"] = truth.to_dict()
@@ -50,9 +50,9 @@ def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str
     document: dict[str, Any] = documents[0] if len(models) == 1 else {"models": documents}
     if len(models) > 1:
         epsilon, delta = joint_epsilon(released, stated)
-        worth = "nothing is proven" if epsilon is None else f"({epsilon:.4g}, {delta:g})"
+        joint = "nothing is proven" if epsilon is None else f"({epsilon:.4g}, {delta:g})"
         document["together"] = {"epsilon": epsilon, "delta": delta}
-        texts.append(f"All together, had they been fixed in advance: {worth}.")
+        texts.append(f"All together, had they been fixed in advance: {joint}.")
     emit(document | {"says": _TRUSTED}, "\n\n".join([*texts, _TRUSTED]))
 
 
@@ -61,10 +61,10 @@ def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str
 @option("--delta price_delta", "In place of the delta of the pipeline.", "Privacy", type=float)
 @option("--plot", "Draw epsilon against the noise: .svg, .png or .pdf.", type=FILE)
 def price(pipeline: Path, price_delta: float | None, plot: Path | None) -> None:
-    """Print what a pipeline of preprocessing and a private estimator guarantees.
+    """Print the guarantee of a pipeline of preprocessing and a private estimator.
 
-    The file describes imputation, scaling, PCA and so on, without noise, followed by a private
-    estimator. Only its public facts are read.
+    The file describes steps without noise, such as imputation, scaling and PCA, and a private
+    estimator. Only public facts are read.
 
     Try:
       missdp price pipeline.toml
@@ -77,8 +77,8 @@ def price(pipeline: Path, price_delta: float | None, plot: Path | None) -> None:
 
     check_picture(plot, pipeline)
     steps = load_pipeline(pipeline, open_model=load)
-    found = price_of(steps, delta=price_delta)
-    warn_if_weak(found.epsilon, found.delta, n=steps.rows)
+    result = price_of(steps, delta=price_delta)
+    warn_if_weak(result.epsilon, result.delta, n=steps.rows)
     if plot is not None:
         plot_price(steps, plot)
-    emit(found.to_dict(), str(found))
+    emit(result.to_dict(), str(result))

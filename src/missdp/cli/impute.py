@@ -1,4 +1,4 @@
-"""``missdp impute``: missing cells of private rows, filled from a released model."""
+"""``missdp impute``: filling of missing cells of private rows from a released model."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from missdp.progress import progress_bar
 def impute(data: str, model: Path, output: Path, copies: int | None, **how: Any) -> None:
     """Fill missing cells of private rows from a model. THE FILLED ROWS STAY PRIVATE.
 
-    Each row is filled by itself, at no cost; only the model is a release. A cell is drawn, or its
-    likeliest level or bin is taken, or the mean of a number.
+    Each row is filled independently, at no cost. Only the model is a release. A cell gets a draw,
+    the most likely level or bin, or the mean of a number.
 
     Try:
       missdp impute patients.csv --model synthetic.model.json -o filled.csv
@@ -64,7 +64,7 @@ def impute(data: str, model: Path, output: Path, copies: int | None, **how: Any)
         filled = imputer.transform_blocks(rows, draws=len(outputs))
         codes = missing_form_of(output, MISSING[how["missing_as"]])
         tables = (pair for block in filled for pair in enumerate(block))
-        blocks = ((place, table.to_arrow(holes=codes)) for place, table in tables)
+        blocks = ((place, table.to_arrow(missing_as=codes)) for place, table in tables)
         write_blocks(outputs, blocks, schema=facts)
     names, guarantee = [str(path) for path in outputs], imputer.guarantee_
     document: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Which packages are installed, of those that missdp needs or that an extra brings."""
+"""Versions of the installed packages that missdp or its extras require."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOT_FOR_USERS = {"dev", "docs", "reference", "release"}
 
 
 def packages() -> Iterator[tuple[str, str]]:
-    """Yield each package that a plain install or an extra needs, and its version."""
+    """Yield the required packages of a plain install and of extras, with their versions."""
     for line in requires("missdp") or ():
         package = re.match(r"([\w.-]+)(?:\[.*?\])?(?:>=([\d.]+))?", line)
         extra = re.search(r"extra == ['\"](\w+)", line)
@@ -21,7 +21,7 @@ def packages() -> Iterator[tuple[str, str]]:
             continue
         if extra is None or extra[1] not in _NOT_FOR_USERS:
             try:
-                found = version_of(package[1])
+                number = version_of(package[1])
             except PackageNotFoundError:
-                found = "absent" if extra else f"ABSENT: pip install {package[1]}"
-            yield f"{package[1]}{f' [{extra[1]}]' if extra else ''}", found
+                number = "absent" if extra else f"ABSENT: pip install {package[1]}"
+            yield f"{package[1]}{f' [{extra[1]}]' if extra else ''}", number

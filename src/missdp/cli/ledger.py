@@ -1,4 +1,4 @@
-"""``missdp ledger``: privacy budgets of tables, for all who release from them."""
+"""``missdp ledger``: privacy budgets of tables, shared by all releases."""
 
 from __future__ import annotations
 
@@ -10,24 +10,17 @@ from typing import Any
 import click
 
 from missdp.cli import emit
-from missdp.cli.options import (
-    FILE,
-    Commands,
-    choice,
-    ledger_option,
-    ledger_options,
-    option,
-)
+from missdp.cli.options import FILE, Commands, choice, ledger_option, ledger_options, option
 from missdp.errors import ParameterError
 
 
 @click.group(cls=Commands, no_args_is_help=True)
 def ledger() -> None:
-    """Keep privacy budgets of tables in a ledger that survives crashes, colleagues and years."""
+    """Keep privacy budgets of tables in a durable ledger for all users."""
 
 
 def _opened(url: str | None) -> Any:
-    """Return the ledger at a URL, which the option or the file of the project names."""
+    """Return the ledger at the URL of an option or of the project file."""
     from missdp.governance import Ledger
 
     if url is None:
@@ -37,14 +30,18 @@ def _opened(url: str | None) -> Any:
 
 @ledger.command()
 @ledger_options
-@option("--epsilon", "What the account is worth.", "Privacy", type=float, required=True)
+@option("--epsilon", "Budget of the account.", "Privacy", type=float, required=True)
 @option(
     "--delta total_delta", "Default: 0, for pure releases only.", "Privacy", type=float, default=0.0
 )
-@choice("--privacy-measure", "What it counts in, for good.", "Privacy", of=("pure", "zcdp", "gdp"))
+@choice(
+    "--privacy-measure", "Permanent unit of the account.", "Privacy", of=("pure", "zcdp", "gdp")
+)
 @option("--failure", "For open levels: 1e-6, say. zcdp only.", "Privacy", type=float, default=0.0)
-@choice("--adjacency", "What neighbors differ in.", "Privacy", of=("add-remove", "replace-one"))
-@option("--schema", "Its unit is what the account protects; else rows.", "Data", type=FILE)
+@choice(
+    "--adjacency", "Difference of neighboring tables.", "Privacy", of=("add-remove", "replace-one")
+)
+@option("--schema", "The unit of protection. Default: rows.", "Data", type=FILE)
 @option("--writer writers", "A role of PostgreSQL that may charge only.", "Ledger", multiple=True)
 def create(
     ledger: str | None,
@@ -53,10 +50,10 @@ def create(
     writers: tuple[str, ...],
     **of: Any,
 ) -> None:
-    """Create the account of a table, or of a part of it (TABLE/PART), for good.
+    """Create the permanent account of a table, or of a part of a table (TABLE/PART).
 
-    A ledger that is not there is made. It is refused if a file of a release beside it, or in this
-    folder, states a line of this account that the ledger lacks: it was lost.
+    An absent ledger is created. The command fails if the ledger lacks a line of this account that a
+    release in the folder of the ledger or in this folder states, since the line was lost.
 
     Try:
       missdp ledger create --ledger sqlite:///ledger.db --account patients --epsilon 3 --delta 1e-6
@@ -76,9 +73,9 @@ def create(
     opened.create(account, schema=None if schema is None else schema_at(schema), **of)
     for role in writers:
         opened.grant(role)
-    lines = ["Made a new ledger: there was none at that URL."] * is_new
+    lines = ["Created a new ledger at this URL."] * is_new
     lines += [f"Created the account {account!r}."]
-    lines += [f"The role {role!r} may charge it, and rewrite nothing." for role in writers]
+    lines += [f"The role {role!r} may charge the account, and change no line." for role in writers]
     document = {"account": account, "new_ledger": is_new, "writers": list(writers)}
     emit(document, "\n".join(lines))
 
@@ -86,10 +83,10 @@ def create(
 @ledger.command()
 @ledger_options
 def show(ledger: str | None, account: str | None) -> None:
-    """Show what is spent and left of each account, by whom, and which releases did not end.
+    """Show spending and remaining budget of accounts by user, and unfinished releases.
 
-    A release that was started is spent, even if it failed. `missdp ledger abandon` marks one
-    that will not end.
+    A started release is spent, even if it failed. `missdp ledger abandon` marks a release that will
+    not finish.
 
     Try:
       missdp ledger show --ledger sqlite:///ledger.db
@@ -101,6 +98,7 @@ def show(ledger: str | None, account: str | None) -> None:
 
 
 def _account_in_words(one: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about an account: its budget, its charges and unfinished releases."""
     spent, total = one["spent"], one["cost"]["amount"]
     share = min(1.0, spent / total)
     at = f" at delta {one['total_delta']:g}" if one["total_delta"] else ""
@@ -111,20 +109,18 @@ def _account_in_words(one: Mapping[str, Any]) -> Iterator[str]:
     if (more := one["releases_of_epsilon_1"]) is not None:
         words = {0: "no release", 1: "1 more release"}.get(more, f"{more:,} more releases")
         at = f" at delta {one['delta']:g}" if one["delta"] else ""
-        yield f"  what is left pays for {words} of epsilon 1{at} (`missdp fit`)"
+        yield f"  the remaining budget allows {words} of epsilon 1{at} (`missdp fit`)"
     for by in one["charges"]:
         purpose = by["purpose"] or "no stated purpose"
         yield f"  {by['who']}: {by['releases']} for {purpose}, {by['spent']:.6g}"
-    yield from (
-        f"  release {release}: started, not finished; it is spent" for release in one["started"]
-    )
-    yield from (f"  release {release}: abandoned; it is spent" for release in one["abandoned"])
+    yield from (f"  release {release}: started, not finished, spent" for release in one["started"])
+    yield from (f"  release {release}: abandoned, spent" for release in one["abandoned"])
 
 
 @ledger.command()
 @ledger_options
 def log(ledger: str | None, account: str | None) -> None:
-    """Show every line of an account, or of all; with --json also answers of queries.
+    """Show every line of an account, or of all accounts. --json adds answers of queries.
 
     Try:
       missdp ledger log --ledger sqlite:///ledger.db
@@ -138,42 +134,42 @@ def log(ledger: str | None, account: str | None) -> None:
     emit({"lines": lines}, "\n".join(text))
 
 
-_SEEN = "All heads are there: no line up to them was cut off."
-_UNSEEN = "Whether lines were cut off, or this is an old copy, is seen with --head MODEL.json only."
+_COMPLETE = "All heads are present: no line before them was removed."
+_UNCHECKED = "Use --head MODEL.json to detect removed last lines, or an old copy."
 
 
 @ledger.command()
 @ledger_option
-@option("--head heads", "A hash, or a file that states one; repeatable.", "Ledger", multiple=True)
+@option("--head heads", "A hash, or a file with a hash. Repeatable.", "Ledger", multiple=True)
 def verify(ledger: str | None, heads: tuple[str, ...]) -> None:
     """Recompute all hashes and sums from the first line on.
 
-    The accounts of a ledger are checked together. Without --head, a ledger whose last lines were
-    cut off, or an old copy, seems complete. Files that state a hash are models, the release.json of
-    a dossier, and answers as JSON.
+    The accounts of a ledger are checked together. Without --head, a ledger without its last lines,
+    or an old copy, seems complete. Files with a hash are models, the release.json of a dossier, and
+    answers as JSON.
 
     Try:
       missdp ledger verify --ledger sqlite:///ledger.db
       missdp ledger verify --ledger sqlite:///ledger.db --head model.json
     """
-    given = [Path(one) if Path(one).is_file() else one for one in heads]
-    for one in given:
+    stated = [Path(one) if Path(one).is_file() else one for one in heads]
+    for one in stated:
         if isinstance(one, str) and not re.fullmatch(r"[0-9a-f]{64}", one):
             raise ParameterError(
-                f"--head must be a hash of 64 hexadecimal digits, or a file; got {one!r}."
+                f"--head must be a hash of 64 hexadecimal digits, or a file, not {one!r}."
             )
-    found = _opened(ledger).verify(*given)
-    text = [f"{name}: {lines} lines, head {head}" for name, (lines, head) in found.items()]
-    text += [f"Nothing was changed. {_SEEN if given else _UNSEEN}"]
-    document = {name: {"lines": lines, "head": head} for name, (lines, head) in found.items()}
-    emit({"accounts": document, "heads": len(given)}, "\n".join(text))
+    accounts = _opened(ledger).verify(*stated)
+    text = [f"{name}: {lines} lines, head {head}" for name, (lines, head) in accounts.items()]
+    text += [f"Nothing was changed. {_COMPLETE if heads else _UNCHECKED}"]
+    document = {name: {"lines": lines, "head": head} for name, (lines, head) in accounts.items()}
+    emit({"accounts": document, "heads": len(stated)}, "\n".join(text))
 
 
 @ledger.command()
 @click.argument("release")
 @ledger_option
 def abandon(release: str, ledger: str | None) -> None:
-    """Mark a release that was started and will not end. It stays spent: nothing is refunded.
+    """Mark a started release that will not finish. It stays spent, without a refund.
 
     Try:
       missdp ledger abandon RELEASE --ledger sqlite:///ledger.db

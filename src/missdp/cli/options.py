@@ -1,4 +1,4 @@
-"""Commands and the options that they share, each declared once. Nothing heavy is imported here."""
+"""Commands and their shared options, each declared once. Slow imports are avoided here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from missdp.cli.project import project_settings
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]
 
-ENV = "MISSDP_"  # begins the names of environment variables
+ENV = "MISSDP_"  # prefix of environment variables
 FILE = click.Path(path_type=Path)
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 
 
 class Option(click.Option):
-    """An option that stands in a group of the help."""
+    """An option in a group of the help."""
 
     def __init__(self, *names: Any, group: str = "Options", **facts: Any) -> None:
         super().__init__(*names, **facts)
@@ -30,18 +30,18 @@ class Option(click.Option):
 
 
 def option(names: str, text: str, group: str = "Options", **facts: Any) -> Decorator[Any]:
-    """Return the decorator that gives a command an option.
+    """Return the decorator that adds an option to a command.
 
     Parameters
     ----------
     names : str
-        Its names with spaces between them, and the name of the parameter where that is another.
+        The names with spaces between them, and the name of the parameter if it differs.
     text : str
-        Its help.
+        The help of the option.
     group : str
-        The group of the help that it stands in.
+        The group of the help.
     **facts : object
-        What `click.Option` takes.
+        Arguments of `click.Option`.
 
     Returns
     -------
@@ -52,14 +52,14 @@ def option(names: str, text: str, group: str = "Options", **facts: Any) -> Decor
 
 
 def choice(names: str, text: str, group: str = "Options", **facts: Any) -> Decorator[Any]:
-    """Return the decorator for an option that takes one of some words, which are named by ``of``.
+    """Return the decorator that adds an option with a choice of words to a command.
 
     Parameters
     ----------
-    names, text, group
-        As of `option`.
+    names, text, group : str
+        As in `option`.
     **facts : object
-        ``of`` the words, and what `click.Option` takes.
+        The words ``of``, and arguments of `click.Option`.
 
     Returns
     -------
@@ -70,6 +70,8 @@ def choice(names: str, text: str, group: str = "Options", **facts: Any) -> Decor
 
 
 def _note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """Return the callback that sets a flag of the run."""
+
     def noted(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
         del ctx, parameter
         setattr(RUN, name, value)
@@ -78,7 +80,7 @@ def _note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
 
 
 def _limit(ctx: click.Context, parameter: click.Parameter, size: str | None) -> None:
-    """Set the limit for as long as the command runs."""
+    """Set the limit of memory for the command."""
     del parameter
     if size is not None:
         from missdp.table.memory import memory_limit
@@ -87,24 +89,25 @@ def _limit(ctx: click.Context, parameter: click.Parameter, size: str | None) -> 
 
 
 def _everywhere(name: str, text: str, callback: Any, **facts: Any) -> Option:
+    """Return an option of all commands."""
     where: dict[str, Any] = {"expose_value": False, "group": "All commands"}
     return Option(name.split(), help=text, callback=callback, **where, **facts)
 
 
-#: What every command takes. They are declared here and stand in no command by themselves.
+#: Options of all commands. Commands do not declare them.
 EVERYWHERE = (
     _everywhere("--overwrite", "Replace files that exist.", _note("overwrite"), is_flag=True),
     _everywhere("--json", "Print one JSON object.", _note("as_json"), is_flag=True),
     _everywhere("--quiet -q", "Print warnings and errors only.", _note("quiet"), is_flag=True),
-    _everywhere("--memory", "Most memory to take, such as 2GB; at least 512MiB.", _limit),
+    _everywhere("--memory", "Limit of memory, such as 2GB. At least 512MiB.", _limit),
 )
 
 
 class Command(click.Command):
-    """A command whose help begins with examples, and whose options stand in groups.
+    """A command with examples first in its help, and options in groups.
 
-    Examples are the lines behind ``Try:`` at the end of a docstring. A line that is indented more
-    belongs to the one before it.
+    Examples are the lines after ``Try:`` at the end of a docstring. A line with a larger indent
+    continues the line before it.
     """
 
     def __init__(self, *arguments: Any, **facts: Any) -> None:
@@ -116,18 +119,18 @@ class Command(click.Command):
         self.short_help = " ".join(words.partition("\n\n")[0].split())
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters of this command, and those of every command."""
+        """Return the options of all commands, and the parameters of this command."""
         return [*EVERYWHERE, *super().get_params(ctx)]
 
     def make_context(self, *arguments: Any, **facts: Any) -> click.Context:
-        """Let the file of the project stand in for options that are not given."""
+        """Take defaults of options from the project file."""
         return super().make_context(*arguments, **{"default_map": project_settings(), **facts})
 
     def make_parser(self, ctx: click.Context) -> Any:
-        """Refuse text that is given more than once to an option that takes one.
+        """Raise an error for a repeated option that takes one text.
 
-        Without this check all but the last are dropped. Of numbers, files and switches the last
-        one counts, so that a script can override them.
+        Without this check all texts but the last are dropped. For numbers, files and switches the
+        last value counts, so that a script can override earlier values.
         """
         parser = super().make_parser(ctx)
         parse = parser.parse_args
@@ -140,17 +143,17 @@ class Command(click.Command):
                     name = max(one.opts, key=len)
                     commas = "by commas" in (getattr(one, "help", "") or "")
                     several = f", with several names by commas ({name} a,b)" if commas else ""
-                    ctx.fail(f"Option {name!r} is given more than once: give it once{several}")
+                    ctx.fail(f"Option {name!r} is repeated. Use it once{several}")
             return values, rest, order
 
         parser.parse_args = parse_args  # type: ignore[method-assign]
         return parser
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in groups, those of every command last."""
+        """Write the options in groups. The options of all commands are last."""
         groups: dict[str, list[tuple[str, str]]] = {}
-        own = [p for p in self.get_params(ctx) if p not in EVERYWHERE]
-        for one in (*own, *EVERYWHERE):
+        special = [p for p in self.get_params(ctx) if p not in EVERYWHERE]
+        for one in (*special, *EVERYWHERE):
             record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
             if record is not None:
                 group = getattr(one, "group", "All commands")
@@ -161,23 +164,23 @@ class Command(click.Command):
 
 
 class Commands(click.Group):
-    """A command that has commands, such as ``missdp ledger``."""
+    """A command with subcommands, such as ``missdp ledger``."""
 
     command_class = Command
 
 
 def data_argument(**facts: Any) -> Decorator[Any]:
-    """Return the decorator for the argument that says where the private rows are."""
+    """Return the decorator for the argument with the place of the private rows."""
     return click.argument("data", metavar=facts.pop("metavar", "DATA"), **facts)
 
 
 def output_option(text: str, *, required: bool = True) -> Decorator[Any]:
-    """Return the decorator for the file or folder that a command writes."""
+    """Return the decorator for the output file or folder of a command."""
     return option("--output -o", text, type=FILE, required=required)
 
 
 def _stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
-    """Return one decorator that stands for several, the first on top."""
+    """Return one decorator that applies several decorators. The first is outermost."""
 
     def decorate(function: Any) -> Any:
         for decorator in reversed(decorators):
@@ -187,19 +190,19 @@ def _stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
     return decorate
 
 
-_METHODS = "all-pairs, aim, mst, privbayes, kamino or another. Default: all-pairs, or aim where "
-_METHODS += "there are more than 40 attributes or --delta is 0."
-_ASSUMED = "How values went missing: mcar=0.8, mcar=age:0.9,income:0.8, bounded=0.9 or "
+_METHODS = "all-pairs, aim, mst, privbayes, kamino or another. Default: all-pairs, or aim with "
+_METHODS += "more than 40 attributes or --delta 0."
+_ASSUMED = "Assumption about missingness: mcar=0.8, mcar=age:0.9,income:0.8, bounded=0.9 or "
 _ASSUMED += "row-independent."
 ROWS_FILE = "File to write: .csv, .csv.gz, .tsv, .parquet, .feather, .xlsx, .sav or .dta."
 # Data
-table_option = option("--table", "Of a database: the name of a table, or a SELECT.", "Data")
+table_option = option("--table", "Table name or SELECT of a database.", "Data")
 schema_option = option(
-    "--schema", "Public facts; `missdp schema init` drafts them.", "Data", type=FILE, required=True
+    "--schema", "Public facts. `missdp schema init` drafts them.", "Data", type=FILE, required=True
 )
 undeclared_option = choice(
     "--undeclared",
-    "Whether schema facts that were read from private data are accepted.",
+    "Refuse or accept schema facts that were read from private data.",
     "Data",
     of=("refuse", "accept"),
     default="refuse",
@@ -207,7 +210,7 @@ undeclared_option = choice(
 # Privacy
 epsilon_option = option("--epsilon", "Privacy budget, above 0.", "Privacy", type=float)
 assume_option = option("--assume", _ASSUMED, "Privacy")
-#: How a model is fitted: what `fit`, `synthesize` and `plan` take alike.
+#: Options of the fit that `fit`, `synthesize` and `plan` share.
 method_options = _stacked(
     option("--delta", "Default: 1e-6, for up to 10,000 rows. 0 is pure.", "Privacy", type=float),
     option("--method", _METHODS, "Model"),
@@ -216,7 +219,7 @@ method_options = _stacked(
         "--set settings", "NAME=VALUE of the method, such as rounds=30.", "Model", multiple=True
     ),
 )
-public_rows_option = option("--public-rows", "How many rows: a public fact.", "Privacy", type=int)
+public_rows_option = option("--public-rows", "Number of rows, a public fact.", "Privacy", type=int)
 # Ledger
 ledger_option = option(
     "--ledger",
@@ -231,9 +234,9 @@ account_option = option(
     envvar=f"{ENV}ACCOUNT",
 )
 ledger_options = _stacked(ledger_option, account_option)
-purpose_option = option("--purpose", "What this is for.", "Ledger", default="")
+purpose_option = option("--purpose", "Purpose of the release.", "Ledger", default="")
 new_schema_option = option(
-    "--new-schema", "Allow another schema than earlier releases had.", "Ledger", is_flag=True
+    "--new-schema", "Allow a schema that differs from earlier releases.", "Ledger", is_flag=True
 )
 # Rows
 rows_option = option("--rows -n", "Rows to draw. Default: the released number.", type=int)
@@ -241,7 +244,7 @@ copies_option = option("--copies", "Number of tables to write: OUTPUT-1, OUTPUT-
 keep_missing_option = option("--keep-missing", "Draw missing values too.", is_flag=True)
 missing_as_option = choice(
     "--missing-as",
-    "How missing values are written. Default: null; code in .sav and .dta.",
+    "Output of missing values. Default: null, or code in .sav and .dta.",
     of=("null", "code"),
 )
-seed_option = option("--seed", "Make the run repeatable; for tests only.", type=int)
+seed_option = option("--seed", "Make the run repeatable. For tests only.", type=int)

@@ -64,7 +64,7 @@ MECHANISMS: dict[str, type] = {
     "linear-regression": PrivateLinearRegression,
 }
 """Private estimators by the ``kind`` of the ``[mechanism]``."""
-_NOT_IN_FILES = {"radius", "delta", "budget", "random_state"}  # of an estimator in a pipeline
+_NOT_IN_FILES = {"radius", "delta", "budget", "random_state"}  # parameters set by the pipeline
 
 
 def load_pipeline(
@@ -75,12 +75,17 @@ def load_pipeline(
     Parameters
     ----------
     path : str or Path
-        With a table ``[table]`` (rows, columns, and optionally radius and complete), a number
-        ``delta``, any number of ``[[step]]`` (kind, optionally name, and the step's parameters),
-        and one ``[mechanism]`` (kind and parameters).
+        The file. It has a table ``[table]`` (rows, columns, and optionally radius and complete) and
+        a number ``delta``. It has any number of ``[[step]]`` (kind, optionally name, and
+        parameters), and one ``[mechanism]`` (kind and parameters).
     open_model : callable, optional
-        Opens the model that a step ``impute-model`` names by its path beside this file:
-        :func:`missdp.load`.
+        A function that loads the model of a step ``impute-model``, by its path relative to this
+        file: :func:`missdp.load`.
+
+    Returns
+    -------
+    PricedPipeline
+        The pipeline, from public facts.
 
     Raises
     ------
@@ -118,11 +123,11 @@ def load_pipeline(
     domain = _made("[table]", document.get("table"), RowDomain)
     listed = document.get("step", [])
     tables = isinstance(listed, list) and all(isinstance(facts, Mapping) for facts in listed)
-    _require(tables, "steps are written as [[step]] tables")
+    _require(tables, "steps must be [[step]] tables")
     chain: dict[str, Any] = {}
     for number, facts in enumerate(listed, start=1):
         name = str(facts.pop("name", facts.get("kind", number)))
-        _require(name not in chain, "two steps share a name: give each [[step]] its own `name`")
+        _require(name not in chain, "two steps have one name. Use different names in [[step]]")
         chain[name] = step = _made(f"[[step]] {number}", facts, STEPS)
         if isinstance(step, DPImputer):
             named = isinstance(step.model, str) and open_model is not None
@@ -131,7 +136,7 @@ def load_pipeline(
             step.fit()
     mechanism = _made("[mechanism]", document.get("mechanism"), MECHANISMS)
     delta = document.get("delta", 0.0)
-    # A parameter out of range is an error of the file. A missing proof is stated by `price`.
+    # A parameter out of range is an error of the file. `price` reports a missing proof.
     wrong = ParameterError("delta, a step or the mechanism has a parameter of the wrong type")
     with contextlib.suppress(UnprovenError), replacing(TypeError, AttributeError, by=wrong):
         pipeline = PricedPipeline([*chain.items()], mechanism, delta=delta, **vars(domain))
@@ -146,7 +151,7 @@ def _require(truth: bool, message: str) -> None:
 
 
 def _made(where: str, facts: Any, kinds: type | Mapping[str, type]) -> Any:
-    """Return an object made of a table of the file; its class by the ``kind`` that it names."""
+    """Return the object of a table of the file. The field ``kind`` selects its class."""
     _require(isinstance(facts, Mapping), f"the pipeline file needs one {where} table")
     facts = dict(facts)
     if isinstance(kinds, Mapping):
@@ -177,14 +182,14 @@ def plot_price(pipeline: PricedPipeline, path: str | Path) -> tuple[Price, ...]:
     Parameters
     ----------
     pipeline : PricedPipeline
-        Public facts only are read.
+        Only its public facts are read.
     path : str or Path
-        Where to write; the suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+        The picture file. Its suffix determines the format (``.svg``, ``.png``, ``.pdf``).
 
     Returns
     -------
     tuple of Price
-        The prices that the picture shows, for half to eight times the noise of the estimator.
+        The prices in the picture, for half to eight times the noise of the estimator.
     """
     picture_format(path)
     noise = (float(pipeline.estimator.noise_multiplier) * np.geomspace(0.5, 8.0, 15)).tolist()

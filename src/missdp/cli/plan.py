@@ -1,4 +1,4 @@
-"""``missdp plan``: what each epsilon buys, before any row is read."""
+"""``missdp plan``: noise, intervals and resources for each epsilon, without private rows."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from missdp.progress import progress_bar
 
 @click.command(cls=Command)
 @click.argument("schema", type=FILE)
-@option("--rows -n", "How many rows there will be.", "Data", type=int, required=True)
+@option("--rows -n", "Expected number of rows.", "Data", type=int, required=True)
 @option("--epsilon", "Budgets to compare, by commas.", "Privacy", default="0.5,1,2")
-@option("--missing-rate", "NAME=RATE: share of missing cells; repeatable.", "Data", multiple=True)
-@option("--mean", "NAME or NAME=MEAN, whose mean is planned; repeatable.", "Data", multiple=True)
-@option("--sd", "NAME=SD: standard deviation of a number; repeatable.", "Data", multiple=True)
+@option("--missing-rate", "NAME=RATE: share of missing cells. Repeatable.", "Data", multiple=True)
+@option(
+    "--mean", "NAME or NAME=MEAN: plan the mean of a number. Repeatable.", "Data", multiple=True
+)
+@option("--sd", "NAME=SD: standard deviation of a number. Repeatable.", "Data", multiple=True)
 @option("--mean-weight", "Mean of the survey weights.", "Data", type=float)
 @method_options
 def plan(schema: Path, rows: int, epsilon: str, **declared: Any) -> None:
-    """State what each epsilon buys, from public facts: noise, intervals, seconds, memory.
+    """Plan noise, intervals, run time and memory for each epsilon, from public facts.
 
-    The fit is rehearsed on made-up rows. No private row is read.
+    The fit is simulated on made-up rows. No private row is read.
 
     Try:
       missdp plan patients.toml --rows 500 --missing-rate age=0.2 --mean age
@@ -45,7 +47,7 @@ def plan(schema: Path, rows: int, epsilon: str, **declared: Any) -> None:
     optional = {"delta": declared["delta"], "strategy": declared["strategy"]}
     rates = _numbers(declared["missing_rate"], "--missing-rate must be NAME=RATE, such as age=0.2")
     with progress_bar() as progress:
-        found = plan_of(
+        result = plan_of(
             facts,
             rows=rows,
             missing=dict(rates),
@@ -58,11 +60,11 @@ def plan(schema: Path, rows: int, epsilon: str, **declared: Any) -> None:
             **{name: value for name, value in optional.items() if value is not None},
             **read_settings(synthesizer_named(chosen), declared["settings"]),
         )
-    emit(found.to_dict(), str(found))
+    emit(result.to_dict(), str(result))
 
 
 def _means(texts: tuple[str, ...]) -> list[str] | dict[str, float] | None:
-    """Return the numbers whose means are planned, with these where all are declared."""
+    """Return the numbers whose means are planned, with their declared means."""
     plain = [text for text in texts if "=" not in text]
     if plain and len(plain) < len(texts):
         raise ParameterError("declare the mean of every number, or of none")
@@ -72,7 +74,7 @@ def _means(texts: tuple[str, ...]) -> list[str] | dict[str, float] | None:
 
 
 def _numbers(texts: Iterable[str], form: str) -> list[tuple[str, float]]:
-    """Return the names and numbers that were written as ``name=number``; else state the form."""
+    """Parse texts of the form ``name=number``. Raise ParameterError with ``form`` otherwise."""
     with replacing(ValueError, by=ParameterError(form)):
         parts = [text.rpartition("=") for text in texts]
         return [(name, float(number)) for name, _, number in parts]

@@ -1,4 +1,4 @@
-"""``missdp.toml``: what is the same in every call, found in this folder or in one above."""
+"""``missdp.toml``: defaults of options, in this folder or in a parent folder."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ KEYS = ("schema", "ledger", "account", "delta")
 
 
 def project_file() -> Path | None:
-    """Return the file of the current folder, or else of its nearest parent that has one."""
+    """Return the project file of the current folder, or of its nearest parent with such a file."""
     here = Path.cwd()
     return next((p for folder in (here, *here.parents) if (p := folder / NAME).is_file()), None)
 
 
 def _check_owner(path: Path, shown: str) -> None:
-    """Refuse the file of somebody else: it says which ledger is charged, and by what schema."""
+    """Raise ParameterError for a file of another user, since it selects ledger and schema."""
     if sys.platform == "win32":
         return
     about = path.stat()
     if about.st_uid not in (os.getuid(), 0) or about.st_mode & 0o022:
         raise ParameterError(
-            f"{shown!r} belongs to somebody else, or others may write it. Remove it, or take it "
-            "over (chown, chmod go-w)."
+            f"{shown!r} belongs to another user, or other users may write it. Remove it, or change "
+            "its owner and mode (chown, chmod go-w)."
         )
 
 
 def project_settings() -> dict[str, Any]:
-    """Return the values that options have where a command does not give them.
+    """Return the defaults of options in the project file.
 
     Paths in the file are relative to its folder.
 
     Raises
     ------
     ParameterError
-        If the file cannot be read, has an unknown key, or belongs to somebody else.
+        If the file cannot be read, has an unknown key, or belongs to another user.
     """
     path = project_file()
     if path is None:

@@ -16,16 +16,16 @@ from missdp.progress import show_stage
 
 @click.command(cls=Command)
 @click.argument("model", type=FILE)
-@output_option("Folder to make.")
-@option("--title", "What the table is called.", "Text", default="A synthetic table")
-@option("--audience", "For whom it is, and what for.", "Text", default="")
-@option("--curator", "Who publishes it.", "Text", default="")
-@option("--published", "The day, as YYYY-MM-DD.", "Text", default="")
-@option("--tipping", "NAME=QUESTION: where a conclusion turns; repeatable.", multiple=True)
+@output_option("Folder to create.")
+@option("--title", "Name of the table.", "Text", default="A synthetic table")
+@option("--audience", "Readers and purpose of the table.", "Text", default="")
+@option("--curator", "Publisher of the table.", "Text", default="")
+@option("--published", "Date of publication, as YYYY-MM-DD.", "Text", default="")
+@option("--tipping", "NAME=QUESTION: tipping point of a conclusion. Repeatable.", multiple=True)
 def publish(model: Path, output: Path, tipping: tuple[str, ...], **text: str) -> None:
-    """Write the documents that publishing a release takes into a folder, all or none.
+    """Write the documents of a published release into a folder, all or none.
 
-    Free: the model holds released values and public facts only.
+    There is no cost, since the model has released values and public facts only.
 
     Try:
       missdp publish synthetic.model.json -o dossier --title Patients
@@ -38,16 +38,16 @@ def publish(model: Path, output: Path, tipping: tuple[str, ...], **text: str) ->
     if text["published"]:
         with replacing(ValueError, by=ParameterError("--published must be a day, as YYYY-MM-DD")):
             date.fromisoformat(text["published"])
-    facts: dict[str, Any] = {"about": About(**text), "tipping": [*map(_asked, tipping)]}
+    facts: dict[str, Any] = {"about": About(**text), "tipping": [*map(_tipping_question, tipping)]}
     with show_stage("writing the dossier"):
         line = load(model).ledger_
-        found = write_dossier(model, output, ledger=line, overwrite=RUN.overwrite, **facts)
-    said = f"Wrote {output}: {', '.join(FILES)}. They read TODO where a person must write."
-    emit({"output": str(output), **found}, said)
+        written = write_dossier(model, output, ledger=line, overwrite=RUN.overwrite, **facts)
+    message = f"Wrote {output}: {', '.join(FILES)}. TODO marks text that a person must write."
+    emit({"output": str(output), **written}, message)
 
 
-def _asked(text: str) -> tuple[str, str]:
-    """Return an attribute that departs, and a question about it."""
+def _tipping_question(text: str) -> tuple[str, str]:
+    """Return the shifted attribute and the question of an option."""
     name, equals, question = text.partition("=")
     if not equals:
         raise ParameterError("--tipping must be NAME=QUESTION, such as 'age=mean(age)'")

@@ -1,4 +1,4 @@
-"""``missdp query``: statistics of private rows, with noise, an error bar and a charge."""
+"""``missdp query``: statistics of private rows, with noise, intervals and a charge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from missdp.statistics import KNNImputation, Statistic
     from missdp.table import Rows
 
-_FILLED = "Missing values"  # the group of options about them
+_FILLED = "Missing values"  # group of options
 
 
 @click.command(cls=Command)
@@ -39,7 +39,7 @@ _FILLED = "Missing values"  # the group of options about them
 @click.argument("questions", nargs=-1, required=True, metavar="QUESTION...")
 @schema_option
 @epsilon_option
-@option("--where", "Ask about rows that match this condition only.", default="")
+@option("--where", "Restrict the questions to rows that match this condition.", default="")
 @option("--impute", "Attributes to fill from similar rows, by commas.", _FILLED, default="")
 @option("--match", "Attributes by which rows are similar, by commas.", _FILLED, default="")
 @option("--within", "Attributes that similar rows share, by commas.", _FILLED, default="")
@@ -56,8 +56,8 @@ def query(
     """Answer questions about private rows, within epsilon in all.
 
     QUESTION is count(), share(x = 'a'), mean(x), sum(x), variance(x), sd(x), correlation(x, y) or
-    histogram(x), perhaps with 'by' and a name behind it. Cells of a group are filled from the
-    group. Several questions have equal parts of epsilon. Single rows are protected: where several
+    histogram(x). The name of a group follows after 'by'. Missing cells of a group are filled from
+    the group. Several questions have equal parts of epsilon. Single rows are protected. If several
     rows belong to one person, fit a model and use missdp estimate.
 
     Try:
@@ -81,26 +81,18 @@ def query(
     rows, charge = rows_at(data, how["table"]), Charge.of_command()
     facts = account_schema(schema, charge)
     facts.refuse_units("a statistic")
-    asked = read_questions(questions, facts, where=how["where"], uncertainty=how["interval"])
+    statistics = read_questions(questions, facts, where=how["where"], uncertainty=how["interval"])
     imputation = read_imputation(
         facts, impute=how["impute"], match=how["match"], group=how["within"], k=how["neighbors"]
     )
-    closed = close_levels(imputation, asked, facts)
-    # What public facts refuse is not charged.
-    check_queries(Table.without_rows(closed), imputation, asked, epsilon=epsilon)
-    # One fact for the ledger and for the printed guarantee, by public facts of all columns.
+    closed = close_levels(imputation, statistics, facts)
+    # Errors that follow from public facts are raised before the charge.
+    check_queries(Table.without_rows(closed), imputation, statistics, epsilon=epsilon)
+    # The ledger and the printed guarantee have one fact, by public facts of all columns.
     refuses = may_refuse(rows) or any(attribute.refuses for attribute in facts)
-    charged = _charged(charge, asked, facts, epsilon, undeclared=how["undeclared"], refuses=refuses)
-    _answer(
-        rows,
-        closed,
-        imputation,
-        asked,
-        epsilon,
-        charged,
-        undeclared=how["undeclared"],
-        refuses=refuses,
-    )
+    flags: dict[str, Any] = {"undeclared": how["undeclared"], "refuses": refuses}
+    charged = _charged(charge, statistics, facts, epsilon, **flags)
+    _answer(rows, closed, imputation, statistics, epsilon, charged, **flags)
     note_unrecorded(charge)
 
 
@@ -113,7 +105,7 @@ def _charged(
     undeclared: str,
     refuses: bool,
 ) -> Charged | None:
-    """Charge the account with epsilon; only then may rows be read."""
+    """Charge the account with epsilon. Private rows may be read only afterwards."""
     from missdp.accounting import PureEvent
     from missdp.conditions import RefusalsNotPrivate, RowFunctionsTested
     from missdp.schema.undeclared import domain_conditions
@@ -126,7 +118,7 @@ def _charged(
         return None
     stated = [f"{one.kind}({', '.join(one.of)}) by {one.by or ''}" for one in questions]
     events = (PureEvent(epsilon=epsilon),)
-    charged = charge.stating(questions=stated).start(events, facts, conditions)
+    charged = charge.with_parameters(questions=stated).start(events, facts, conditions)
     RUN.note_charge()
     return charged
 
@@ -142,7 +134,7 @@ def _answer(
     undeclared: str,
     refuses: bool,
 ) -> None:
-    """Read the rows, answer, and print the answers as soon as they are out."""
+    """Read the rows, answer the questions, and print the answers."""
     from missdp.accounting import Filter
     from missdp.statistics import needed_attributes, run_queries
     from missdp.table import Table

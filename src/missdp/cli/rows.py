@@ -1,4 +1,4 @@
-"""Where private rows are, what is written beside them, and how values may have gone missing."""
+"""Places of private rows, and checks of output files."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from missdp.files import check_outputs, picture_format
 from missdp.schema import Schema
 from missdp.table import Rows
 
-#: What a refusal to replace a file ends with.
+#: The remedy in messages about existing files.
 TO_REPLACE = "Use --overwrite to replace it, or choose another output."
 _DATABASES = (".duckdb", ".ddb")
 
 
 def rows_at(data: str, table: str | None = None) -> Rows:
-    """Return the rows of a file, a folder or pattern of Parquet files, or a database.
+    """Open the rows of a file, a folder or pattern of Parquet files, or a database.
 
     Parameters
     ----------
     data : str
         A path, a pattern, or the URL of a database.
     table : str, optional
-        Of a database: the name of a table, or a SELECT statement.
+        For a database: the name of a table, or a SELECT statement.
 
     Returns
     -------
     Rows
-        Opened when it is read.
+        Private. The input is opened at the first reading.
 
     Raises
     ------
     ParameterError
-        If a database has no ``table``, or anything else has one.
+        If a database lacks ``table``, or another input has ``table``.
     """
     is_file = data.lower().endswith(_DATABASES)
     if not is_file and "://" not in data:
@@ -58,7 +58,7 @@ def rows_at(data: str, table: str | None = None) -> Rows:
 
 
 def schema_at(path: Path) -> Schema:
-    """Return the schema of a TOML file, or of a model with the levels and bins that it released."""
+    """Return the schema of a TOML file, or of a model with its released levels and bins."""
     if path.suffix != ".json":
         return Schema.from_toml(path)
     from missdp.synth import load
@@ -69,26 +69,41 @@ def schema_at(path: Path) -> Schema:
 def check_apart(
     outputs: Iterable[Path | None], data: Rows | str | None, *others: Path | None
 ) -> None:
-    """Refuse early outputs that cannot be written, or that are, or would be, read from."""
+    """Raise OutputError early for outputs that cannot be written, or are input files.
+
+    Parameters
+    ----------
+    outputs : iterable of Path or None
+        Files to write.
+    data : Rows or str or None
+        The private rows.
+    *others : Path or None
+        Other files that are read.
+
+    Raises
+    ------
+    OutputError
+        If an output cannot be written, is an input, or would become an input.
+    """
     named = [path for path in outputs if path is not None]
     check_outputs(named, inputs=[*_files_of(data), *others])
     for path in named:
         if isinstance(data, Rows) and data.would_read(path):
             raise OutputError(
-                f"cannot write {str(path)!r}: from then on it would be one of the files that are "
-                f"read from {str(data.place)!r}; write into another folder"
+                f"cannot write {str(path)!r}: it would become one of the files that are read from "
+                f"{str(data.place)!r}. Write into another folder."
             )
 
 
 def _files_of(data: Rows | str | None) -> list[Path]:
-    """Return the files that rows are read from, none of which may be written to."""
+    """Return the files of the rows, which must not be written."""
     if isinstance(data, Rows):
         return [*data.files, *([] if data.place is None else [data.place])]
     return [] if data is None else [Path(data)]
 
 
 def check_picture(plot: Path | None, *inputs: Path) -> None:
-    """Refuse early a picture that cannot be drawn, or written beside what is read."""
+    """Raise an error early for a picture that cannot be drawn, or is an input file."""
     if plot is not None:
         picture_format(plot)
         check_outputs([plot], inputs=inputs)
@@ -96,7 +111,7 @@ def check_picture(plot: Path | None, *inputs: Path) -> None:
 
 
 def check_free(outputs: Sequence[Path]) -> None:
-    """Refuse to replace a file unasked; several outputs are one set of tables."""
+    """Raise OutputError for existing files without --overwrite. Several outputs are one set."""
     for output in outputs:
         if os.path.lexists(output) and not RUN.overwrite:
             from missdp.synth.fitted import release_in
@@ -105,7 +120,7 @@ def check_free(outputs: Sequence[Path]) -> None:
             if release is None:
                 raise OutputError(f"{shown(output)!r} exists. {TO_REPLACE}")
             raise OutputError(
-                f"{shown(output)!r} is the model of release {release}, which was paid for. "
+                f"{shown(output)!r} is the model of release {release}, which was charged. "
                 f"{TO_REPLACE}"
             )
     first = outputs[0] if len(outputs) > 1 else None
@@ -114,13 +129,13 @@ def check_free(outputs: Sequence[Path]) -> None:
         for path in sorted(first.parent.iterdir()):
             if form.fullmatch(path.name) and path not in outputs:
                 raise OutputError(
-                    f"{shown(path)!r} would seem to be of the same set of tables; remove it, or "
-                    "name another output"
+                    f"{shown(path)!r} would look like a file of this set of tables. Remove it, or "
+                    "name another output."
                 )
 
 
 def shown(path: Path) -> str:
-    """Return the shorter of a path's names, as people would write it."""
+    """Return the shorter of the given and the relative form of a path."""
     try:
         return min(str(path), os.path.relpath(path), key=len)
     except ValueError:  # on another drive

@@ -1,4 +1,4 @@
-"""``missdp schema``: draft, import and check the public facts."""
+"""``missdp schema``: drafts, imports and checks of public facts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from missdp.cli import emit
-from missdp.cli.options import (
-    FILE,
-    Commands,
-    data_argument,
-    option,
-    output_option,
-    table_option,
-)
+from missdp.cli.options import FILE, Commands, data_argument, option, output_option, table_option
 from missdp.errors import DataError, MissDPError, SchemaError
 from missdp.progress import show_stage
 
@@ -30,9 +23,9 @@ if TYPE_CHECKING:
 def schema() -> None:
     """Draft, import and check schemas: the public facts about a table.
 
-    A schema file has a table [[attribute]] for each column, [[rule]] for each rule, and perhaps
-    [unit] (whose rows they are), [weight] (how much each row counts) and [file] (how the data is
-    written).
+    A schema file has a table [[attribute]] for each column and [[rule]] for each rule. Optional
+    tables are [unit] (the unit of protection), [weight] (survey weights) and [file] (the format of
+    the data).
     """
 
 
@@ -40,14 +33,13 @@ def schema() -> None:
 @data_argument()
 @output_option("Schema file to write: .toml.")
 @option("--no-header", "The first line of a text file is a row.", "Data", is_flag=True)
-@option("--encoding", "Of a text file: latin-1, say.", "Data", default="utf-8")
+@option("--encoding", "Encoding of a text file, such as latin-1.", "Data", default="utf-8")
 @table_option
 def init(data: str, output: Path, no_header: bool, encoding: str, table: str | None) -> None:
     """Draft a schema from column names and cells, for a person to complete.
 
-    Every fact that was read from private cells is marked `undeclared`. A release is refused as
-    long as marks are there: check each fact, then delete its mark. The draft itself is private
-    until the marks and comments are gone.
+    Every fact from private cells is marked `undeclared`. A schema with marks stops a release. Check
+    each fact, then delete its mark. The draft is private until the marks and comments are deleted.
 
     Try:
       missdp schema init patients.csv -o patients.toml
@@ -73,39 +65,40 @@ def init(data: str, output: Path, no_header: bool, encoding: str, table: str | N
 
 
 def _draft_in_words(output: Path, draft: Draft, marked: list[str]) -> Iterator[str]:
+    """Yield lines about a draft."""
     from missdp.schema import OpenCategorical
 
     yield f"Wrote {output}: {len(draft.facts)} attributes."
     if marked:
         yield f"Facts read from the data and not declared public yet: {', '.join(marked)}."
-        yield "Check each against what is publicly known, correct it, then delete its mark."
+        yield "Check each fact against public knowledge, correct it, then delete its mark."
     if empty := [a.name for a in draft.facts if not a.size]:
-        yield f"Without a value in any row, and so in synthetic rows: {', '.join(empty)}."
+        yield f"Without a value in any row or synthetic row: {', '.join(empty)}."
     if opened := [a.name for a in draft.facts if isinstance(a, OpenCategorical)]:
-        yield f"With levels that a fit finds privately: {', '.join(opened)}."
+        yield f"With levels that a fit releases privately: {', '.join(opened)}."
     if draft.unread:
-        yield "Never read (keys, and columns that are ignored):"
+        yield "Never read (keys and ignored columns):"
         yield from (f"  {why}" for why in draft.unread.values())
     layout = draft.facts.file
     if not layout.plain:
         grouped = f" and groups of digits with {layout.thousands!r}" * bool(layout.thousands)
         yield f"Numbers in text have the decimal mark {layout.decimal!r}{grouped}: see [file]."
     if draft.doubts:
-        yield "Drafted in a way that is hardly right (see the end of the file):"
+        yield "Doubtful drafts (see the end of the file):"
         yield from (f"  {why}" for why in draft.doubts.values())
     yield f"Next: missdp schema check {output}"
-    yield f"Then: missdp plan {output} --rows N, which states what each epsilon buys"
+    yield f"Then: missdp plan {output} --rows N, which states the noise for each epsilon"
 
 
 @schema.command("import")
 @click.argument("codebook", type=FILE)
 @output_option("Schema file to write: .toml.")
 def import_(codebook: Path, output: Path) -> None:
-    """Write the schema that a code book makes; no row of data is read.
+    """Write the schema of a code book. No row of data is read.
 
-    A Frictionless Table Schema or data package (.json), a REDCap data dictionary (.csv), a
-    DDI-Codebook (.xml), or the description of variables in a file of SPSS or Stata. What the code
-    book does not state stands in comments at the end.
+    Code books are a Frictionless Table Schema or data package (.json), a REDCap data dictionary
+    (.csv), a DDI-Codebook (.xml), or the variables of a file of SPSS or Stata. Comments at the end
+    of the schema list absent facts.
 
     Try:
       missdp schema import codebook.json -o codebook.toml
@@ -116,15 +109,15 @@ def import_(codebook: Path, output: Path) -> None:
     check_free([output])
     book = read_codebook(codebook)
     book.to_toml(output)
-    facts, lacking = book.schema(), book.left_out()
+    facts, omitted = book.schema(), book.omitted()
     lines = [f"Wrote {output}: {len(facts)} attributes, {len(facts.rules)} rules."]
-    lines += ["To be written by hand (comments at the end of the file):"] * bool(lacking)
-    lines += [f"  {why}" for why in lacking.values()]
+    lines += ["To be written by hand (comments at the end of the file):"] * bool(omitted)
+    lines += [f"  {why}" for why in omitted.values()]
     lines += [f"Not translated: {text}" for text in book.untranslated()]
     document = {
         "output": str(output),
         "attributes": list(facts.names),
-        "to_write": dict(lacking),
+        "to_write": dict(omitted),
         "rules": [rule.text for rule in facts.rules],
         "untranslated": list(book.untranslated()),
     }
@@ -136,11 +129,10 @@ def import_(codebook: Path, output: Path) -> None:
 @data_argument(metavar="[DATA]", required=False)
 @table_option
 def check(schema: Path, data: str | None, table: str | None) -> None:
-    """Check a schema, whether data fits it, and what of the schema would stop a release.
+    """Check a schema, the fit of data, and the facts that would stop a release.
 
-    Nothing is said about rows that break rules: how many there are is private. What is said of
-    columns whose cells cannot be read is for the curator. The exit code is 3 if the schema would
-    stop a release.
+    Rows that break rules are not reported, since their number is private. The report on columns
+    with unreadable cells is for the curator. The exit code is 3 if the schema would stop a release.
 
     Try:
       missdp schema check patients.toml
@@ -149,7 +141,7 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     from missdp.cli.main import EXIT_CODES
     from missdp.cli.rows import rows_at, schema_at
     from missdp.schema import Difference, OpenCategorical
-    from missdp.schema.open_categorical import at_most
+    from missdp.schema.open_categorical import with_max_levels
     from missdp.table.check import lost_cells
 
     facts = schema_at(schema)
@@ -161,16 +153,16 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
         rows = rows_at(data, table)
         try:
             with show_stage("reading the rows"):
-                check_rows_fit(rows, at_most(facts))
+                check_rows_fit(rows, with_max_levels(facts))
                 lost = lost_cells(rows, facts)
         except DataError:
-            if stops:  # that the data does not fit is one more reason, which the error states
+            if stops:  # the error about the data follows
                 emit({"data_fits": False, "stops": stops}, "\n".join(_stops_in_words(stops)))
             raise
     document: dict[str, Any] = {
         "attributes": list(facts.names),
         "nullable": list(facts.nullable),
-        "unread": list(facts.unread),
+        "unread": list(facts.ignored_columns),
         "undeclared": {name: list(marks) for name, marks in facts.undeclared.items()},
         "data_fits": None if data is None else True,
     }
@@ -193,49 +185,51 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
 def _check_in_words(
     facts: Schema, document: dict[str, Any], lost: dict[str, tuple[str, ...]]
 ) -> Iterator[str]:
+    """Yield lines about a checked schema."""
     if stops := document.get("stops"):
         yield from _stops_in_words(stops)
         yield ""
     yield f"{len(facts)} attributes, {len(facts.nullable)} may be missing."
     if empty := [a.name for a in facts if not a.size]:
-        yield f"No row has a value, and no synthetic row will: {', '.join(empty)}."
-    if facts.unread:
-        yield f"Never read: {', '.join(facts.unread)}."
+        yield f"Without a value in any row and in synthetic rows: {', '.join(empty)}."
+    if facts.ignored_columns:
+        yield f"Never read: {', '.join(facts.ignored_columns)}."
     yield from _tables_in_words(facts)
     yield from _kinds_in_words(facts)
     if facts.rules:
         yield "Rules, which hold for every row:"
         yield from (f"  {rule.text}" for rule in facts.rules)
     if opened := document.get("open"):
-        yield f"Levels are found by a fit, which needs a delta above 0: {', '.join(opened)}."
+        yield f"A fit releases levels, with a delta above 0: {', '.join(opened)}."
     if document["data_fits"]:
         yield "The data fits." if not stops else "The data fits, but the schema stops a release."
-    for what, columns in lost.items():
-        yield _LOST[what].format(", ".join(columns))
+    for kind, columns in lost.items():
+        yield _LOST[kind].format(", ".join(columns))
     if lost:
-        yield "(For the curator only: this was read from the rows.)"
+        yield "(For the curator only: these facts were read from the rows.)"
 
 
 def _stops_in_words(stops: list[str]) -> Iterator[str]:
+    """Yield lines about facts that would stop a release."""
     yield "These facts of the schema would stop a release:"
     yield from (f"  {why}" for why in stops)
 
 
 def _stops(facts: Schema) -> Iterator[str]:
-    """Yield why the usual synthesizer would refuse a schema: by public facts alone.
+    """Yield the reasons why the default synthesizer would refuse a schema, by public facts.
 
-    A synthesizer raises its first error only. So smaller schemas are tried as well: without the
-    unit, without the weight, and with declared levels instead of open ones.
+    A synthesizer raises only its first error. Smaller schemas are therefore tried too: without the
+    unit, without the weight, and with declared levels instead of open levels.
     """
-    from missdp.schema.open_categorical import at_most
+    from missdp.schema.open_categorical import with_max_levels
     from missdp.synth.registry import default_synthesizer, synthesizer_named
 
     if facts.undeclared:
-        marked = "; ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
+        marked = ", ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
         yield f"not declared public yet: {marked}."
     reasons: dict[str, None] = {}
-    smaller = [facts, replace(facts, unit=None), replace(facts, weight=None), facts.of_rows]
-    for tried in (*smaller, *map(at_most, smaller)):
+    smaller = [facts, replace(facts, unit=None), replace(facts, weight=None), facts.without_unit]
+    for tried in (*smaller, *map(with_max_levels, smaller)):
         try:
             method = synthesizer_named(default_synthesizer(tried, delta=None))
             method(epsilon=1.0).planned_parts(tried)
@@ -270,15 +264,15 @@ def _kinds_in_words(facts: Schema) -> Iterator[str]:
             yield f"May be {kind.replace('_', ' ')}: {', '.join(names)}."
 
 
-# What is said of columns of which cells are lost without a word.
+# Messages about columns with cells that are dropped silently.
 _LOST = {
-    "without_values": "But no cell of these is in its declared domain: {}. Correct levels, "
-    "bounds or format in the schema, or write these cells anew.",
-    "blank": "But no cell of these has a value: {}. Values of synthetic rows would be made up; "
-    "they have none if the column is categorical, with levels = [] and not_applicable = [].",
-    "other_styles": "But cells of these look like numbers and cannot be read, as with thousands "
-    "separators, decimal commas or signs: {}. State decimal and thousands in [file], or write "
-    "these cells anew.",
-    "unreadable": "But cells of these are neither short text in UTF-8, numbers nor true/false: {}. "
-    "Write these cells anew.",
+    "without_values": "But no cell of these columns is in its declared domain: {}. Correct levels, "
+    "bounds or format in the schema, or correct these cells.",
+    "blank": "But no cell of these columns has a value: {}. Values of synthetic rows would be "
+    "arbitrary. Declare a categorical column with levels = [] and not_applicable = [].",
+    "other_styles": "But cells of these columns look like numbers and cannot be read, as with "
+    "thousands separators, decimal commas or signs: {}. Declare decimal and thousands in [file], "
+    "or correct these cells.",
+    "unreadable": "But cells of these columns are neither short text in UTF-8, numbers nor "
+    "true/false: {}. Correct these cells.",
 }

@@ -1,4 +1,4 @@
-"""``missdp simulate``: cells removed from a complete table, for experiments."""
+"""``missdp simulate``: removal of cells of a complete table, for experiments."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from missdp.schema import Schema
     from missdp.table import Rows, Table
 
-_HELD = 4  # tables: the rows, those with missing cells, and the chances of all cells
-_BLOCK_ROWS = 2**18
+_HELD = 4  # tables in memory: the rows, the result, and probabilities of all cells
+_BLOCK_ROWS = 2**18  # rows of a block
 _MECHANISMS = ("mcar", "mar", "mnar", "self-masking")
 
 
@@ -38,8 +38,14 @@ _MECHANISMS = ("mcar", "mar", "mnar", "self-masking")
 @data_argument()
 @schema_option
 @output_option(ROWS_FILE)
-@option("--rate", "Of each column that loses cells.", "Data", type=float, required=True)
-@choice("--mechanism", "Which cells go missing.", of=_MECHANISMS, default="mcar")
+@option(
+    "--rate",
+    "Share of missing cells in each column that loses cells.",
+    "Data",
+    type=float,
+    required=True,
+)
+@choice("--mechanism", "Mechanism of missingness.", of=_MECHANISMS, default="mcar")
 @option("--output-schema", "Write the schema of the result here.", type=FILE)
 @missing_as_option
 @seed_option
@@ -70,36 +76,36 @@ def simulate(data: str, schema: Path, output: Path, rate: float, **how: Any) -> 
     facts.refuse_units("a simulation")
     check_holds(output, facts)
     blocks = _blocks(rows, facts, mechanism)
-    found, codes = facts, missing_form_of(output, MISSING[how["missing_as"]])
+    result, codes = facts, missing_form_of(output, MISSING[how["missing_as"]])
 
-    def written() -> Iterator[tuple[int, pa.Table]]:
-        nonlocal found
+    def incomplete() -> Iterator[tuple[int, pa.Table]]:
+        nonlocal result
         for block in kind(rate=rate).apply_blocks(blocks, random_state=how["seed"]):
-            found = block.schema
-            yield 0, block.to_arrow(holes=codes)
+            result = block.schema
+            yield 0, block.to_arrow(missing_as=codes)
 
-    write_blocks([output], written(), schema=facts)
+    write_blocks([output], incomplete(), schema=facts)
     if place is not None:
-        found.to_toml(place)
+        result.to_toml(place)
     text = f"Wrote {output}: {mechanism} at rate {rate:g}."
     if mended := sorted(facts.rule_set.rule_fillable):
-        text += f"\nFewer in what rules fill, or make not applicable: {', '.join(mended)}."
+        text += f"\nFewer in columns that rules fill or make not applicable: {', '.join(mended)}."
     emit({"output": str(output), "mechanism": mechanism, "private": True}, text)
 
 
 def _blocks(data: Rows, facts: Schema, mechanism: str) -> Iterator[Table]:
-    """Yield the rows: all at once if they fit into memory, or each by itself may lose cells."""
+    """Yield the rows at once if they fit into memory, or in blocks for independent cells."""
     from missdp.table import Table
     from missdp.table.memory import fits_into_memory
-    from missdp.table.table import in_sizes, read_columns
+    from missdp.table.table import read_columns, rebatch
 
     if fits_into_memory(data.approximate_length(), facts, tables=_HELD):
         yield Table.read(data, facts)
     elif mechanism == "mcar":
-        for columns in in_sizes(read_columns(data, facts), _BLOCK_ROWS, facts):
+        for columns in rebatch(read_columns(data, facts), _BLOCK_ROWS, facts):
             yield Table(facts, columns)
     else:
         raise ParameterError(
-            f"--mechanism {mechanism} meets its rate on all rows together, and these are too many "
-            "for --memory; use mcar, or a larger limit"
+            f"--mechanism {mechanism} needs all rows in memory, and these are too many for "
+            "--memory. Use mcar, or a larger limit."
         )

@@ -1,7 +1,7 @@
-"""Code books that offices already have, read into schemas: names, levels, bounds, skip rules.
+"""Reading of existing code books into schemas: names, levels, bounds and skip rules.
 
-Nothing is read but the code book: no row of data, no network. A fact that is not in it stays for a
-person to write; what cannot be translated is listed, never guessed.
+Only the code book is read, without data and without a network. A person must add facts that the
+code book lacks. Facts that cannot be translated are listed, and nothing is guessed.
 """
 
 from missdp.codebooks.book import CodeBook

@@ -1,4 +1,4 @@
-"""What every format of code book says of a table, and the schema that follows from it."""
+"""Facts of code books in all formats, and the schemas that follow from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from missdp.table.missing_codes import text_codes
 Domain: TypeAlias = Literal[
     "levels", "ordered", "number", "whole", "date", "datetime", "boolean", "key", "other"
 ]
-"""What cells of a variable are: one of its values, a number, a date, true or false, or none."""
+"""Domain of a variable: its values, numbers, dates, true and false, keys, or anything else."""
 
 
 _KINDS: Final = {"number": "numeric", "whole": "numeric", "date": "date", "datetime": "datetime"}
@@ -29,7 +29,7 @@ _KINDS: Final = {"number": "numeric", "whole": "numeric", "date": "date", "datet
 
 @dataclass(frozen=True)
 class Value:
-    """A code that a cell may have, what it stands for, and whether it stands for a missing cell."""
+    """A code of cells, its label, and a flag for codes of missing cells."""
 
     code: str
     label: str = ""
@@ -38,14 +38,30 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """What a code book says of one column.
+    """Facts of a code book about one column.
 
-    ``source`` says where it stands there. In the ``domain`` "key" tells rows or persons apart;
-    "other" is text, files, and whatever else has no list of values. ``values`` are in the order of
-    the code book, with those of missing cells; ``written`` has format, step and timezone of
-    a :class:`~missdp.Date`. Few code books tell whether a cell may be empty (``nullable``): True is
-    the safe answer. ``condition`` says in which rows there is something to ask for, in the language
-    of rules; ``notes`` what the code book says besides, and what could not be translated.
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    source : str
+        Place of the variable in the code book.
+    domain : str
+        The domain. "key" identifies rows or persons. "other" has no list of values, such as text.
+    values : tuple of Value
+        Values in the order of the code book, including codes of missing cells.
+    lower, upper : float or str, optional
+        Bounds of a number or date.
+    date_facts : mapping of str to str
+        Format, step and timezone of a :class:`~missdp.Date`.
+    nullable : bool, default True
+        True if a cell may be empty. Few code books state this.
+    condition : str
+        The rows with a value, in the syntax of rules.
+    label : str
+        Text for human readers.
+    notes : tuple of str
+        Other facts, and facts that could not be translated.
     """
 
     name: str
@@ -54,16 +70,16 @@ class Variable:
     values: tuple[Value, ...] = ()
     lower: float | str | None = None
     upper: float | str | None = None
-    written: Mapping[str, str] = field(default_factory=dict)
+    date_facts: Mapping[str, str] = field(default_factory=dict)
     nullable: bool = True
     condition: str = ""
     label: str = ""
     notes: tuple[str, ...] = ()
 
     def attribute(self) -> AnyAttribute:
-        """Return the attribute that these facts make."""
+        """Return the attribute of these facts. Raise SchemaError if a fact is absent."""
         if self.domain == "key":
-            raise SchemaError(f"{self.name!r} tells rows or persons apart: drop it from the data")
+            raise SchemaError(f"{self.name!r} identifies rows or persons: drop it from the data")
         facts = self._facts()
         if self.domain in _KINDS:
             return self._between(facts)
@@ -71,7 +87,7 @@ class Variable:
             return Categorical(levels=(False, True), **facts)
         levels = [value.code for value in self.values if not value.missing]
         if self.domain == "other" or not levels:
-            raise self._lacks("list of the values that its cells may have")
+            raise self._absent("list of the values that its cells may have")
         facts["levels"] = _levels(levels)
         return Ordinal(**facts) if self.domain == "ordered" else Categorical(**facts)
 
@@ -80,80 +96,82 @@ class Variable:
         codes = self._missing_codes()
         facts: dict[str, Any] = {"name": self.name, "label": self.label}
         facts["nullable"] = self.nullable or any(kind != "not_applicable" for kind in codes)
-        facts |= {_fact(kind): tuple(map(_plain, given)) for kind, given in codes.items()}
-        facts["labels"] = {v.code: v.label for v in self.values if v.label and self._names(v)}
+        facts |= {_fact(kind): tuple(map(_plain, texts)) for kind, texts in codes.items()}
+        facts["labels"] = {v.code: v.label for v in self.values if v.label and self._has_labels(v)}
         return facts
 
     def block(self) -> str:
         """Return the block of a number or date without bounds, for a person to complete."""
         if self.domain not in _KINDS:
             return ""
-        facts = {"kind": _KINDS[self.domain], "integer": self.domain == "whole", **self.written}
-        known = {name: fact for name, fact in (self._facts() | facts).items() if fact}
-        listed = {n: list(fact) if isinstance(fact, tuple) else fact for n, fact in known.items()}
+        facts = {"kind": _KINDS[self.domain], "integer": self.domain == "whole", **self.date_facts}
+        pairs = [(name, fact) for name, fact in (self._facts() | facts).items() if fact]
+        listed = {n: list(fact) if isinstance(fact, tuple) else fact for n, fact in pairs}
         text = tomli_w.dumps({"attribute": [listed]})
         return text.replace("[[attribute]]\n", "[[attribute]]\nlower = \nupper = \n", 1)
 
     def _between(self, facts: dict[str, Any]) -> Numeric:
+        """Return the number or date with bounds. Its labelled numbers become spikes."""
         if self.lower is None or self.upper is None:
-            raise self._lacks("lower and upper bound")
+            raise self._absent("lower and upper bound")
         if self.domain in ("date", "datetime"):
-            facts |= {"lower": self.lower, "upper": self.upper, **self.written}
+            facts |= {"lower": self.lower, "upper": self.upper, **self.date_facts}
             return Date(**facts) if self.domain == "date" else DateTime(**facts)
         lower, upper = float(self.lower), float(self.upper)
-        named = [value.code for value in self.values if not value.missing]
-        numbers = {x for code in named if (x := read_number(code)) is not None}
-        inside = {x for x in numbers if lower <= x <= upper and math.isfinite(x)}
-        facts |= {"spikes": tuple(sorted(inside))} if inside else {}
+        numbers = {read_number(value.code) for value in self.values if not value.missing}
+        spikes = {x for x in numbers if x is not None and lower <= x <= upper and math.isfinite(x)}
+        facts |= {"spikes": tuple(sorted(spikes))} if spikes else {}
         return Numeric(lower=lower, upper=upper, integer=self.domain == "whole", **facts)
 
-    def _names(self, value: Value) -> bool:
-        """Whether a value is a level, or a code of missing cells: numbers stand for themselves."""
+    def _has_labels(self, value: Value) -> bool:
+        """Return True if a value is a level or a code of missing cells, not a plain number."""
         return value.missing or self.domain in ("levels", "ordered")
 
     def check_values(self) -> None:
-        """Refuse a code that stands for two things."""
-        seen: dict[str, Value] = {}
+        """Raise SchemaError if a code has two meanings."""
+        value_of_code: dict[str, Value] = {}
         for value in self.values:
-            if seen.setdefault(value.code, value) != value:
+            if value_of_code.setdefault(value.code, value) != value:
                 raise SchemaError(
                     f"the code book contradicts itself ({self.source}): {self.name!r} has code "
-                    f"{value.code!r} twice, and says different things of it"
+                    f"{value.code!r} twice, with different meanings"
                 )
 
     def _missing_codes(self) -> dict[Kind, list[str]]:
         """Return codes of missing cells, by the kind that their labels name."""
-        found: dict[Kind, list[str]] = {}
+        codes: dict[Kind, list[str]] = {}
         for value in self.values:
             if value.missing:
                 kind: Kind = next(iter(text_codes([value.label, value.code])), "missing")
-                found.setdefault(kind, []).append(value.code)
-        return {kind: found[kind] for kind in KINDS if kind in found}
+                codes.setdefault(kind, []).append(value.code)
+        return {kind: codes[kind] for kind in KINDS if kind in codes}
 
     def remarks(self) -> Iterator[str]:
-        """Yield where the facts come from, and what a person should look at."""
+        """Yield the source of the facts, and doubts that a person should check."""
         yield f"{self.name}: {self.source}"
         yield from self.notes
         for value in self.values:
             if not value.missing and (kinds := text_codes([value.label])):
                 fact = _fact(next(iter(kinds)))
-                yield f"level {value.code} is {value.label!r}: no answer? then move it to {fact}"
+                yield f"level {value.code} is {value.label!r}. If it is missing, move it to {fact}"
 
-    def _lacks(self, fact: str) -> SchemaError:
+    def _absent(self, fact: str) -> SchemaError:
+        """Return the error about a fact that the code book lacks."""
         return SchemaError(f"the code book has no {fact} of {self.name!r}")
 
 
 @dataclass(frozen=True)
 class CodeBook:
-    """The variables of a code book, and the schema that they make.
+    """The variables of a code book, and the schema that follows from them.
 
     Parameters
     ----------
     format : str
-        Name of the format, for people.
+        Name of the format, for human readers.
     variables : tuple of Variable
+        Facts about columns. Public.
     notes : tuple of str, default ()
-        What the code book says of the whole table and could not be translated.
+        Facts about the table that could not be translated.
 
     Examples
     --------
@@ -163,7 +181,7 @@ class CodeBook:
     >>> book = CodeBook("by hand", (sex, pay))
     >>> book.schema()["sex"].levels, book.schema()["sex"].refused
     ((1, 2), (9,))
-    >>> book.left_out()
+    >>> book.omitted()
     {'income': "the code book has no lower and upper bound of 'income'"}
     """
 
@@ -172,76 +190,81 @@ class CodeBook:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
+        names = [variable.name for variable in self.variables]
         for variable in self.variables:
-            if variable.name in seen:
+            if names.count(variable.name) > 1:
                 raise SchemaError(f"the code book has variable {variable.name!r} twice")
-            seen.add(variable.name)
             variable.check_values()
 
     @cached_property
-    def _found(self) -> tuple[dict[str, AnyAttribute], dict[str, str]]:
-        """Attributes by name, and what is lacking of the others."""
-        made, lacking = {}, {}
+    def _attributes(self) -> tuple[dict[str, AnyAttribute], dict[str, str]]:
+        """Attributes by name, and the problems of variables without an attribute."""
+        attributes, problems = {}, {}
         for variable in self.variables:
             try:
-                made[variable.name] = variable.attribute()
+                attributes[variable.name] = variable.attribute()
             except SchemaError as error:
-                lacking[variable.name] = str(error)
-        return made, lacking
+                problems[variable.name] = str(error)
+        return attributes, problems
 
     def schema(self) -> Schema:
-        """Return the schema of all variables of which the code book says enough."""
-        made, _ = self._found
-        if not made:
-            raise SchemaError("the code book has no variable of which it says enough for a schema")
-        return Schema(tuple(made.values()), tuple(self._rules()))
+        """Return the schema of all variables with sufficient facts.
 
-    def left_out(self) -> Mapping[str, str]:
-        """Return the variables that are not in the schema, and what is lacking of each."""
-        return dict(self._found[1])
+        Raises
+        ------
+        SchemaError
+            If no variable has sufficient facts.
+        """
+        attributes, _ = self._attributes
+        if not attributes:
+            raise SchemaError("the code book has no variable with sufficient facts for a schema")
+        return Schema(tuple(attributes.values()), tuple(self._rules()))
+
+    def omitted(self) -> Mapping[str, str]:
+        """Return the variables that are not in the schema, with the absent fact of each."""
+        return dict(self._attributes[1])
 
     def untranslated(self) -> tuple[str, ...]:
-        """Return conditions that do not fit the schema: they name what is not in it, say."""
+        """Return conditions that do not fit the schema, such as conditions on other columns."""
         return tuple(
-            f"{name} has a value only where: {rule.unless}"
+            f"{name} has a value only if: {rule.unless}"
             for rule in self._rules(fitting=False)
             for name in rule.not_applicable
         )
 
     def _rules(self, *, fitting: bool = True) -> Iterator[NotApplicable]:
-        """Yield the conditions that fit the schema, or those that do not, as rules."""
-        made, _ = self._found
+        """Yield the conditions that fit the schema, or the other conditions, as rules."""
+        attributes, _ = self._attributes
         together: dict[str, list[str]] = {}
         for variable in self.variables:
-            if variable.condition and variable.name in made:
+            if variable.condition and variable.name in attributes:
                 together.setdefault(variable.condition, []).append(variable.name)
         for condition, names in together.items():
             rule = NotApplicable(tuple(names), unless=condition)
-            if _fits(rule, made) == fitting:
+            if _fits(rule, attributes) == fitting:
                 yield rule
 
     def to_toml(self, path: str | Path) -> None:
-        """Write the schema, whole or not at all; each attribute below a comment with its source.
+        """Write the schema to a TOML file, with the source of each attribute as a comment.
 
-        Variables that are not in it stand in comments at the end, with what is lacking.
+        Comments at the end list the other variables, with their absent facts.
         """
         remarks = {v.name: tuple(v.remarks()) for v in self.variables}
         self.schema().to_toml(path, comments=remarks, notes="".join(self._at_the_end()))
 
     def _at_the_end(self) -> Iterator[str]:
-        """Yield comments: what is not in the schema, and why."""
-        lacking = self._found[1]
+        """Yield comments about variables that are not in the schema, with the reasons."""
+        problems = self.omitted()
         for v in self.variables:
-            if v.name in lacking:
-                missing = f"Not in the schema: {lacking[v.name]}."
-                yield "\n" + comment(*v.remarks(), missing, *v.block().splitlines())
-        for told in (*self.untranslated(), *self.notes):
-            yield "\n" + comment(f"Not translated: {told}")
+            if v.name in problems:
+                reason = f"Not in the schema: {problems[v.name]}."
+                yield "\n" + comment(*v.remarks(), reason, *v.block().splitlines())
+        for text in (*self.untranslated(), *self.notes):
+            yield "\n" + comment(f"Not translated: {text}")
 
 
 def _fits(rule: NotApplicable, columns: Mapping[str, AnyAttribute]) -> bool:
-    """Whether a condition can be read with these attributes."""
+    """Return True if a condition fits these attributes."""
     try:
         rule.bound(columns)
     except SchemaError:
@@ -250,19 +273,21 @@ def _fits(rule: NotApplicable, columns: Mapping[str, AnyAttribute]) -> bool:
 
 
 def _fact(kind: Kind) -> str:
+    """Return the fact of an attribute that declares codes of a kind of missing."""
     return "missing_codes" if kind == "missing" else kind
 
 
-def _whole(code: str) -> bool:
-    """Whether a code is the usual spelling of a whole number: 1, not 01 and not 1.0."""
+def _is_integer(code: str) -> bool:
+    """Return True if a code is a whole number in its usual form: 1, not 01 and not 1.0."""
     number = read_number(code)
     return number is not None and number.is_integer() and number_text(number) == code
 
 
 def _plain(code: str) -> str | float:
-    """Return a code as the number that it is written like, or as text."""
-    return int(code) if _whole(code) else code
+    """Return a code as a whole number if it is one, else as text."""
+    return int(code) if _is_integer(code) else code
 
 
 def _levels(codes: list[str]) -> tuple[Level, ...]:
-    return tuple(map(int, codes)) if all(map(_whole, codes)) else tuple(codes)
+    """Return codes as levels: whole numbers if all codes are whole numbers, else texts."""
+    return tuple(map(int, codes)) if all(map(_is_integer, codes)) else tuple(codes)

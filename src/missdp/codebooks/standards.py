@@ -1,7 +1,7 @@
 """Open standards of code books: Frictionless Table Schema (JSON), DDI-Codebook (XML).
 
-A table schema stands by itself or in a data package with one table. DDI-Codebook (1.2, 2.5, 2.6) is
-read element by element, without entities or a network.
+A table schema is a file, or a part of a data package with one table. DDI-Codebook (1.2, 2.5, 2.6)
+is read element by element, without entities or a network.
 """
 
 from __future__ import annotations
@@ -17,20 +17,15 @@ from missdp.errors import SchemaError, replacing
 from missdp.schema.attributes import is_number, read_number
 
 _TYPES: Final[dict[str, Domain]] = {
-    "number": "number",
-    "integer": "whole",
-    "year": "whole",
-    "boolean": "boolean",
-    "date": "date",
+    "number": "number", "integer": "whole", "year": "whole", "boolean": "boolean", "date": "date",
     "datetime": "datetime",
-    "string": "other",
-}
-_TOLD: Final = {"required", "unique", "enum", "minimum", "maximum"}
+}  # fmt: skip
+_TRANSLATED: Final = {"required", "unique", "enum", "minimum", "maximum"}
 _USUAL: Final = {"true", "false", "1", "0"}
 
 
 def read_frictionless(text: str) -> CodeBook:
-    """Return the code book of a Table Schema; of a package, that of its only table."""
+    """Read the JSON text of a Table Schema, or of a data package with one table."""
     with replacing(ValueError, RecursionError, by=SchemaError("the code book is not JSON")):
         data = json.loads(text)
     table = _table(data)
@@ -48,13 +43,12 @@ def read_frictionless(text: str) -> CodeBook:
 def _table(data: Any) -> Mapping[str, Any]:
     """Return the object that has the fields."""
     if isinstance(data, Mapping) and isinstance(data.get("resources"), list):
-        tables = [
-            r["schema"] for r in data["resources"] if isinstance(r, Mapping) and "schema" in r
-        ]
+        resources = (r for r in data["resources"] if isinstance(r, Mapping))
+        tables = [resource["schema"] for resource in resources if "schema" in resource]
         if len(tables) != 1:
             raise SchemaError(
-                f"the data package has {len(tables)} tables with a schema; pass the Table Schema "
-                "of one as a file of its own"
+                f"the data package has {len(tables)} tables with a schema. Pass the Table Schema "
+                "of one table as a separate file."
             )
         data = tables[0]
     if not isinstance(data, Mapping) or not isinstance(data.get("fields"), list):
@@ -62,81 +56,84 @@ def _table(data: Any) -> Mapping[str, Any]:
     return data
 
 
-def _missing(given: Any) -> Iterator[Value]:
-    """Yield the codes that stand for missing cells in every column; empty text always does."""
-    for item in given if isinstance(given, list) else []:
-        code = item.get("value") if isinstance(item, Mapping) else item
-        label = item.get("label", "") if isinstance(item, Mapping) else ""
+def _missing(listed: Any) -> Iterator[Value]:
+    """Yield the codes of missing cells of every column. Empty text is always missing."""
+    for code, label in map(_code_and_label, listed if isinstance(listed, list) else []):
         if isinstance(code, str) and code.strip():
-            yield Value(code.strip(), str(label), missing=True)
+            yield Value(code.strip(), label, missing=True)
 
 
-def _variable(given: Mapping[str, Any], missing: tuple[Value, ...], *, is_key: bool) -> Variable:
-    limits = given.get("constraints") or {}
+def _code_and_label(item: Any) -> tuple[Any, str]:
+    """Return the code and the label of an item, which is an object or a code."""
+    facts = item if isinstance(item, Mapping) else {"value": item}
+    return facts.get("value"), str(facts.get("label", ""))
+
+
+def _variable(field: Mapping[str, Any], missing: tuple[Value, ...], *, is_key: bool) -> Variable:
+    """Return the facts of a field of a Table Schema."""
+    limits = field.get("constraints") or {}
     if not isinstance(limits, Mapping):
-        raise SchemaError(f"the constraints of field {given['name']!r} are not an object")
+        raise SchemaError(f"the constraints of field {field['name']!r} are not an object")
     full = limits.get("required") is True
-    listed = given.get("categories", limits.get("enum"))
-    kind = str(given.get("type", "string"))
+    listed = field.get("categories", limits.get("enum"))
+    kind = str(field.get("type", "string"))
     domain: Domain = _TYPES.get(kind, "other")
     values = tuple(_values(listed)) if isinstance(listed, list) else ()
-    notes = [f"not translated: {name}" for name in sorted(set(limits) - _TOLD, key=str)]
+    notes = [f"not translated: {name}" for name in sorted(set(limits) - _TRANSLATED, key=str)]
     if is_key or limits.get("unique") is True:
         domain, values = "key", ()
     elif values:
-        domain = "ordered" if given.get("categoriesOrdered") is True else "levels"
+        domain = "ordered" if field.get("categoriesOrdered") is True else "levels"
     if domain == "boolean":
-        domain, values, notes = _truth(given, notes)
-    if given.get("decimalChar", ".") != "." or given.get("groupChar"):
-        notes.append("numbers are written in another way: read them into plain ones first")
+        domain, values, notes = _truth(field, notes)
+    if field.get("decimalChar", ".") != "." or field.get("groupChar"):
+        notes.append("numbers are in another format: convert them to plain numbers first")
+    codes = {value.code for value in values}
+    values += tuple(value for value in missing if value.code not in codes and not full)
     return Variable(
-        name=given["name"],
+        name=field["name"],
         source=f"field of type {kind}",
         domain=domain,
-        values=(
-            *values,
-            *(m for m in missing if m.code not in {v.code for v in values} and not full),
-        ),
+        values=values,
         lower=_bound(limits.get("minimum"), domain),
         upper=_bound(limits.get("maximum"), domain),
-        written=_written(given, kind),
+        date_facts=_date_facts(field, kind),
         nullable=not full,
-        label=str(given.get("title") or ""),
+        label=str(field.get("title") or ""),
         notes=tuple(notes),
     )
 
 
 def _truth(
-    given: Mapping[str, Any], notes: list[str]
+    field: Mapping[str, Any], notes: list[str]
 ) -> tuple[Domain, tuple[Value, ...], list[str]]:
-    """Return how true and false are written, if that is not as usual."""
-    words = [given.get(name, []) for name in ("falseValues", "trueValues")]
-    if {str(word).lower() for given in words for word in given} <= _USUAL:
+    """Return domain, values and notes of a field of true and false with its declared words."""
+    words = [field.get(name, []) for name in ("falseValues", "trueValues")]
+    if {str(word).lower() for listed in words for word in listed} <= _USUAL:
         return "boolean", (), notes
-    if all(isinstance(given, list) and len(given) == 1 for given in words):
-        return "levels", tuple(Value(str(given[0])) for given in words), notes
+    if all(isinstance(listed, list) and len(listed) == 1 for listed in words):
+        return "levels", tuple(Value(str(listed[0])) for listed in words), notes
     return "other", (), [*notes, "not translated: several words for true or for false"]
 
 
 def _values(listed: list[Any]) -> Iterator[Value]:
-    for item in listed:
-        code = item.get("value") if isinstance(item, Mapping) else item
-        label = item.get("label", "") if isinstance(item, Mapping) else ""
-        yield Value(json.dumps(code) if isinstance(code, (int, float)) else str(code), str(label))
+    """Yield the listed values of a field."""
+    for code, label in map(_code_and_label, listed):
+        yield Value(json.dumps(code) if isinstance(code, (int, float)) else str(code), label)
 
 
-def _bound(given: Any, domain: Domain) -> float | str | None:
-    """Return a bound; JSON may have numbers as text, and has dates so."""
+def _bound(bound: Any, domain: Domain) -> float | str | None:
+    """Return a bound. In JSON, dates and some numbers are text."""
     if domain in ("date", "datetime"):
-        return given if isinstance(given, str) else None
-    if isinstance(given, str):
-        return read_number(given.strip())
-    return float(given) if is_number(given) else None
+        return bound if isinstance(bound, str) else None
+    if isinstance(bound, str):
+        return read_number(bound.strip())
+    return float(bound) if is_number(bound) else None
 
 
-def _written(given: Mapping[str, Any], kind: str) -> dict[str, str]:
-    """Return how dates are written; by default moments end with a Z, for UTC."""
-    pattern = str(given.get("format", "default"))
+def _date_facts(field: Mapping[str, Any], kind: str) -> dict[str, str]:
+    """Return the format of dates. By default moments are in UTC, with a Z at the end."""
+    pattern = str(field.get("format", "default"))
     if kind not in ("date", "datetime"):
         return {}
     if pattern != "default":
@@ -144,14 +141,14 @@ def _written(given: Mapping[str, Any], kind: str) -> dict[str, str]:
     return {"timezone": "UTC"} if kind == "datetime" else {}
 
 
-_DEEPEST = 100
-_SYSTEM = frozenset({"", ".", "sysmiss"})  # an empty cell, as writers of code books call it
+_MAX_DEPTH = 100  # nested elements of a document
+_SYSTEM = frozenset({"", ".", "sysmiss"})  # names of empty cells in code books
 _ORDERED: Final = frozenset({"ordinal"})
 _NUMBERS: Final = frozenset({"interval", "ratio", "percent"})
 
 
 def read_ddi(data: bytes) -> CodeBook:
-    """Return the code book of a DDI-Codebook document."""
+    """Read the bytes of a DDI-Codebook document."""
     root = _elements(data)
     variables = () if root is None else tuple(map(_described, root.iter("var")))
     if not variables:
@@ -160,14 +157,14 @@ def read_ddi(data: bytes) -> CodeBook:
 
 
 def _elements(data: bytes) -> Element | None:
-    """Return the elements of a document, by names without a namespace; None if it has none."""
+    """Return the root element of a document, with names without namespaces, or None."""
     tree, parser, path = TreeBuilder(), expat.ParserCreate(), list[str]()
 
-    def start(tag: str, given: dict[str, str]) -> None:
+    def start(tag: str, attributes: dict[str, str]) -> None:
         path.append(tag.rpartition(":")[2])
-        if len(path) > _DEEPEST:
+        if len(path) > _MAX_DEPTH:
             raise SchemaError("the code book nests its elements too deeply to be read")
-        tree.start(path[-1], given)
+        tree.start(path[-1], attributes)
 
     def refuse(*_: object) -> None:
         raise SchemaError("the code book declares a document type or entities, which is refused")
@@ -183,15 +180,14 @@ def _elements(data: bytes) -> Element | None:
 
 
 def _described(var: Element) -> Variable:
-    """Return what a ``var`` element says of a column."""
+    """Return the facts of a ``var`` element about a column."""
     name, values = var.get("name", ""), _once([*_invalid(var), *_categories(var)])
-    limits = {k: v for found in var.iterfind("valrng/range") for k, v in found.items()}
-    ranges = var.iterfind("invalrng/range")
-    notes = ["not translated: a range of invalid values" for _ in ranges]
-    asked = [text for universe in var.iterfind("universe") if (text := _text(universe))]
-    notes += [f"not translated: asked of: {text}" for text in asked]
+    limits = {k: v for valid in var.iterfind("valrng/range") for k, v in valid.items()}
+    notes = ["not translated: a range of invalid values" for _ in var.iterfind("invalrng/range")]
+    universes = [text for universe in var.iterfind("universe") if (text := _text(universe))]
+    notes += [f"not translated: asked of: {text}" for text in universes]
     if {"min", "max"} & limits.keys():
-        notes.append("some archives state the least and the greatest cell: then widen the bounds")
+        notes.append("the bounds may be the smallest and the largest cell: then widen them")
     return Variable(
         name=name,
         source=f"var {var.get('ID') or name}",
@@ -205,22 +201,26 @@ def _described(var: Element) -> Variable:
 
 
 def _text(element: Element | None) -> str:
+    """Return the text of an element with single blanks."""
     return "" if element is None else " ".join("".join(element.itertext()).split())
 
 
 def _invalid(var: Element) -> Iterator[Value]:
+    """Yield the declared codes of missing cells."""
     for item in var.iterfind("invalrng/item"):
         yield Value(item.get("VALUE", "").strip(), "", missing=True)
 
 
 def _categories(var: Element) -> Iterator[Value]:
+    """Yield the categories of a variable."""
     for category in var.iter("catgry"):
         code = _text(category.find("catValu"))
-        if code.lower() not in _SYSTEM:  # of labels in several languages, the first
+        if code.lower() not in _SYSTEM:  # the first label, if there are several languages
             yield Value(code, _text(category.find("labl")), category.get("missing") == "Y")
 
 
 def _domain(var: Element, values: tuple[Value, ...]) -> Domain:
+    """Return the domain of a variable with these values."""
     nature, form = var.get("nature", ""), var.find("varFormat")
     number = nature in _NUMBERS or var.get("intrvl") == "contin"
     if any(not value.missing for value in values) and not number:
@@ -231,9 +231,7 @@ def _domain(var: Element, values: tuple[Value, ...]) -> Domain:
 
 
 def _once(values: list[Value]) -> tuple[Value, ...]:
-    """Return values, of which those that are only said to be invalid stand once."""
+    """Return distinct values. Codes of missing cells take their labels from categories."""
     labelled = {value.code: value.label for value in values if value.label}
-    invalid = {value.code for value in values if value.missing}
-    found = (Value(v.code, labelled.get(v.code, "") if v.code in invalid else v.label,
-                   v.code in invalid) for v in values)  # fmt: skip
-    return tuple(dict.fromkeys(found))
+    missing = {v.code: Value(v.code, labelled.get(v.code, ""), True) for v in values if v.missing}
+    return tuple(dict.fromkeys(missing.get(value.code, value) for value in values))

@@ -1,12 +1,11 @@
-"""Other engines: Spark (``missdp[spark]``), and databases (PostgreSQL: ``missdp[ledger]``).
+"""Optional engines: Spark (``missdp[spark]``) and databases (PostgreSQL: ``missdp[ledger]``).
 
-* `spark`: a data frame counted where it is, by the tasks of `spark_tasks`, which also draw rows;
-  rows are chosen by unit before. `spark_sessions` starts Spark, opens files with it, and keeps it
-  silent.
-* `databases`: rows of tables and queries of a database, streamed.
+* `spark` counts a data frame in Spark, by the tasks of `spark_tasks`, which also draw rows. It
+  samples rows by unit first. `spark_sessions` starts Spark, opens files and suppresses its log.
+* `databases` streams rows of tables and queries of a database.
 
-Nothing else in the package imports this one, but for the command line, inside a command. A frame of
-Spark is known by its type, and finds its way here by name.
+Only commands of the command line import this package. Other packages import it by name, when they
+get a frame of Spark.
 """
 
 from missdp.engines.databases import duckdb_rows as duckdb_rows

@@ -1,8 +1,8 @@
-"""Rows of a table or query of a database, streamed from where they are.
+"""Streamed rows of tables and queries of databases.
 
-Nothing is written to a database: DuckDB files are opened read-only, PostgreSQL is read in one
-read-only transaction, so that every pass sees the same rows. What drivers and servers say about an
-error may quote a cell, a password or a query, so none of it is passed on.
+Nothing is written to a database. DuckDB files are opened read-only. PostgreSQL is read in one
+read-only transaction, so that every pass has the same rows. Error texts of drivers and servers may
+quote a cell, a password or a query, so they are replaced.
 """
 
 from __future__ import annotations
@@ -17,38 +17,33 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from missdp.errors import (
-    DataError,
-    MissDPError,
-    MissingDependencyError,
-    ParameterError,
-    replacing,
-)
-from missdp.table.cells import in_arrow
-from missdp.table.memory import memory_in_force
-from missdp.table.rows import Rows, of_relation, selected
+from missdp.errors import DataError, MissDPError, MissingDependencyError, ParameterError, replacing
+from missdp.table.cells import to_arrow_array
+from missdp.table.memory import current_memory_limit
+from missdp.table.rows import Rows, relation_rows, select_relation
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
 
-_BATCH_ROWS = 20_000  # as Python objects
-_CELL_BYTES = 2  # at least, of a row in a file of SQLite
-_ENGINE_SHARE = 0.25  # of the memory in force
-_LEAST_ENGINE = 2 * 10**8
+_BATCH_ROWS = 20_000  # rows of a batch of Python objects
+_CELL_BYTES = 2  # smallest size of a cell in a file of SQLite, in bytes
+_ENGINE_SHARE = 0.25  # share of the limit of memory for DuckDB
+_MIN_ENGINE = 2 * 10**8  # smallest limit of memory for DuckDB, in bytes
 
 
 def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None = None) -> Rows:
-    """Return the rows of a table or a query of a DuckDB database file, which is opened read-only.
+    """Open the rows of a table or a query of a DuckDB database file, read-only.
 
     Parameters
     ----------
     path : str or Path
+        The database file.
     table : str, optional
-        Name of a table or view, with its schema if need be: ``"visits.patients"``.
+        Name of a table or view, with its schema if necessary: ``"visits.patients"``.
     query : str, optional
-        One SELECT statement, instead.
+        One SELECT statement instead of a table.
 
     Returns
     -------
@@ -58,9 +53,9 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
     Raises
     ------
     DataError
-        If the database cannot be opened, or has no such table.
+        If the database cannot be opened, or does not have the table.
     ParameterError
-        Unless either a table or one SELECT statement is given.
+        If not exactly one of table and query is passed, or the query is not one SELECT statement.
 
     Examples
     --------
@@ -76,7 +71,7 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
 
     _check_one(table, query)
     place = _file_at(path)
-    limit = max(_LEAST_ENGINE, int(_ENGINE_SHARE * memory_in_force()))
+    limit = max(_MIN_ENGINE, int(_ENGINE_SHARE * current_memory_limit()))
     unreadable = DataError(f"{str(path)!r} cannot be opened as a DuckDB database")
     with replacing(duckdb.Error, by=unreadable):
         connection = duckdb.connect(place, read_only=True)
@@ -85,14 +80,14 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
     absent = DataError(f"there is no table {table!r} in {str(path)!r}")
     with replacing(duckdb.Error, by=absent):
         named = None if table is None else connection.table(table)
-    relation = selected(connection, str(query)) if named is None else named
-    rows = of_relation(relation, lambda: _estimate(connection, table))
+    relation = select_relation(connection, str(query)) if named is None else named
+    rows = relation_rows(relation, lambda: _estimate(connection, table))
     return replace(rows, place=place)
 
 
 def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let the engine spill to encrypted files that nobody else can read."""
-    # By default rows are written beside the database, readable by all, and left if it is killed.
+    """Make the engine spill to encrypted files in a private folder."""
+    # By default, spilled rows are public files next to the database, and survive a killed process.
     import duckdb
 
     folder = tempfile.TemporaryDirectory(prefix="missdp-")  # of mode 0700
@@ -105,7 +100,7 @@ def _spill_privately(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _estimate(connection: duckdb.DuckDBPyConnection, table: str | None) -> int | None:
-    """Return the size of a table by the catalogue; None for views and queries."""
+    """Return the number of rows of a table by the catalogue, or None for views and queries."""
     import duckdb
 
     schema, _, name = (table or "").rpartition(".")
@@ -120,16 +115,16 @@ def _estimate(connection: duckdb.DuckDBPyConnection, table: str | None) -> int |
 
 
 def sql_rows(url: str, *, table: str | None = None, query: str | None = None) -> Rows:
-    """Return the rows of a table or a query of a database that SQLAlchemy can read.
+    """Open the rows of a table or a query of a database that SQLAlchemy supports.
 
     Parameters
     ----------
     url : str
-        Such as ``"postgresql://curator@server/hospital"`` or ``"sqlite:///visits.db"``.
+        The database: ``"postgresql://curator@server/hospital"`` or ``"sqlite:///visits.db"``.
     table : str, optional
-        Name of a table or view, with its schema if need be: ``"visits.patients"``.
+        Name of a table or view, with its schema if necessary: ``"visits.patients"``.
     query : str, optional
-        One SELECT statement, instead.
+        One SELECT statement instead of a table.
 
     Returns
     -------
@@ -139,12 +134,12 @@ def sql_rows(url: str, *, table: str | None = None, query: str | None = None) ->
     Raises
     ------
     ParameterError
-        If the URL is none, or unless either a table or one SELECT statement is given.
+        If the URL is not valid, or not exactly one of table and query is passed.
 
     Notes
     -----
-    The connection is opened when something is asked for. In PostgreSQL all passes read one
-    snapshot; elsewhere, see to it that rows do not change meanwhile.
+    The connection is opened at the first request. In PostgreSQL all passes read one snapshot. In
+    other databases, rows must not change between passes.
 
     Examples
     --------
@@ -154,9 +149,9 @@ def sql_rows(url: str, *, table: str | None = None, query: str | None = None) ->
     ...         _ = made.execute("CREATE TABLE patients AS SELECT 31 AS age, 'yes' AS smoker")
     ...         made.commit()
     ...     rows = sql_rows(f"sqlite:///{folder}/a.db", table="patients")
-    ...     found = rows.names
+    ...     names = rows.names
     ...     rows.close()
-    >>> found
+    >>> names
     ('age', 'smoker')
     """
     database = _Database(url, table, query)
@@ -172,30 +167,29 @@ def sql_rows(url: str, *, table: str | None = None, query: str | None = None) ->
 
 
 class _Database:
-    """A connection to a database, and what is read of it."""
+    """Connection to a database, which reads a table or a query."""
 
     def __init__(self, url: str, table: str | None, query: str | None) -> None:
         _check_one(table, query)
-        from sqlalchemy.engine import make_url  # takes long to import
+        from sqlalchemy.engine import make_url  # a slow import
 
-        with replacing(Exception, by=ParameterError("the URL is not one of a database")):
+        with replacing(Exception, by=ParameterError("the URL is not the URL of a database")):
             place = make_url(url)
         if place.drivername == "postgresql":
             place = place.set(drivername="postgresql+psycopg")
         self._url, self._table, self._query = place, table, query
         self._backend = place.get_backend_name()
-        # The file of an SQLite database must be there: connecting would make it.
+        # The file of an SQLite database must exist, since connecting would create it.
         self.path: Final = _file_at(place.database or "") if self._backend == "sqlite" else None
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns."""
-        with self._reading():
-            found = self._execute(f"SELECT * FROM {self._from} WHERE 1 = 0")
-            with contextlib.closing(found):
-                return tuple(map(str, found.keys()))
+        query = f"SELECT * FROM {self._from} WHERE 1 = 0"
+        with self._reading(), contextlib.closing(self._execute(query)) as no_rows:
+            return tuple(map(str, no_rows.keys()))
 
     def approximate_length(self) -> int | None:
-        """Return what the planner of PostgreSQL expects, or what a file of SQLite could hold."""
+        """Return the estimate of PostgreSQL's planner, or an upper bound for a file of SQLite."""
         if self.path is not None:
             return self.path.stat().st_size // (_CELL_BYTES * len(self.columns()))
         if self._backend != "postgresql":
@@ -206,17 +200,17 @@ class _Database:
             return int(plan[0]["Plan"]["Plan Rows"])
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns of some rows at a time, cell by cell as the driver gives them."""
+        """Yield the named columns, a batch of rows at a time, with the cells of the driver."""
         import pyarrow as pa
 
         with self._reading():
             columns = ", ".join(map(self._quoted, names))
-            found = self._execute(f"SELECT {columns} FROM {self._from}", streamed=True)
-        with contextlib.closing(found):
+            cursor = self._execute(f"SELECT {columns} FROM {self._from}", streamed=True)
+        with contextlib.closing(cursor):
             while True:
                 with self._reading():
-                    rows = found.fetchmany(_BATCH_ROWS)
-                    cells = [in_arrow(column) for column in zip(*rows, strict=True)]
+                    rows = cursor.fetchmany(_BATCH_ROWS)
+                    cells = [to_arrow_array(column) for column in zip(*rows, strict=True)]
                 if not rows:
                     return
                 yield pa.RecordBatch.from_arrays(cells, list(names))
@@ -228,18 +222,21 @@ class _Database:
 
     @property
     def _from(self) -> str:
+        """The table or the query in a FROM clause."""
         if self._table is not None:
             return ".".join(map(self._quoted, self._table.split(".")))
         return f"({str(self._query).strip().removesuffix(';')}\n) AS missdp_rows"
 
     def _quoted(self, name: str) -> str:
-        # Not by quote_identifier, which doubles per cent signs, for statements with parameters.
+        """Return a name in the quotes of the database."""
+        # quote_identifier would double per cent signs, for statements with parameters.
         quoting = self._connection.dialect.identifier_preparer
         end = str(quoting.final_quote)
         return f"{quoting.initial_quote}{name.replace(end, 2 * end)}{end}"
 
     @cached_property
     def _connection(self) -> Any:
+        """The connection, which is opened at its first use."""
         from sqlalchemy import create_engine
         from sqlalchemy.pool import NullPool
 
@@ -250,23 +247,26 @@ class _Database:
         def refused(error: BaseException) -> MissDPError:
             if isinstance(error, ImportError):
                 return MissingDependencyError(
-                    f"the driver for {self._url.drivername} is not installed; for PostgreSQL "
-                    "run pip install 'missdp[ledger]'"
+                    f"the driver for {self._url.drivername} is not installed. For PostgreSQL "
+                    "run pip install 'missdp[ledger]'."
                 )
             return DataError(f"cannot connect to the {self._backend} database")
 
         with replacing(Exception, by=refused):
             engine = create_engine(self._url, hide_parameters=True, poolclass=NullPool)
             connection = engine.connect().execution_options(**options)
-        weakref.finalize(self, _quietly, connection.close)
+        weakref.finalize(self, _without_errors, connection.close)
         return connection
 
     def _execute(self, statement: str, *, streamed: bool = False) -> Any:
+        """Execute a statement without parameters, and return its cursor."""
         return self._connection.exec_driver_sql(
             statement, execution_options={"no_parameters": True, "stream_results": streamed}
         )
 
     def _reading(self) -> replacing:
+        """Replace errors of reading, since they may quote cells."""
+
         def refused(error: BaseException) -> DataError | MissingDependencyError:
             if isinstance(error, (DataError, MissingDependencyError)):
                 return error
@@ -277,11 +277,13 @@ class _Database:
 
 
 def _check_one(table: str | None, query: str | None) -> None:
+    """Raise ParameterError unless exactly one of table and query is passed."""
     if (table is None) == (query is None):
-        raise ParameterError("name a table of the database, or give a query, and not both")
+        raise ParameterError("pass either table or query, not both")
 
 
 def _file_at(path: str | Path) -> Path:
+    """Return the path of a database file, which must exist."""
     absent = DataError(f"no database file at {str(path)!r}")
     with replacing(OSError, ValueError, by=absent):
         if not Path(path).is_file():
@@ -289,6 +291,7 @@ def _file_at(path: str | Path) -> Path:
     return Path(path)
 
 
-def _quietly(function: Any) -> None:
+def _without_errors(function: Any) -> None:
+    """Call a function, and ignore its errors."""
     with contextlib.suppress(Exception):
         function()

@@ -1,9 +1,8 @@
-"""Sessions of Spark, the files they read, and their silence about cells.
+"""Sessions of Spark, reading of files with Spark, and suppression of its log.
 
-Nothing is guessed from cells: Parquet files keep their types, and cells of CSV files stay text, to
-be read by the schema as those of any CSV file are. An error can be replaced by one that quotes
-nothing; a line in a log is out before anything can be done about it. So nothing is logged while a
-query runs that reads private rows.
+Nothing is guessed from cells. Parquet files keep their types, and cells of CSV files stay text, as
+in other CSV files. An error can be replaced by an error without quotes, but a log line is written
+at once. Therefore nothing is logged while a query reads private rows.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
     from missdp.schema import Schema
 
 
-_LAUNCHED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")  # set by spark-submit, and for Spark Connect
+_LAUNCHED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")  # set by spark-submit and Spark Connect
 _LOCAL = {
-    "spark.ui.enabled": "false",  # it would show how many rows there are
+    "spark.ui.enabled": "false",  # it would show the number of rows
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -49,16 +48,26 @@ _LOCAL = {
 
 @contextlib.contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """Return the session there is, or that spark-submit or ``SPARK_REMOTE`` asks for, or a new one.
+    """Yield the active session, a session of spark-submit or ``SPARK_REMOTE``, or a new session.
 
-    A new one runs on all processors of this machine, shows no web page, listens to this machine
-    only, logs nothing, and is stopped in the end.
+    A new session runs on all processors of this machine, without a web page and without a log. It
+    accepts connections from this machine only, and is stopped at the end.
+
+    Yields
+    ------
+    SparkSession
+        The session.
+
+    Raises
+    ------
+    MissingDependencyError
+        If Spark does not start.
     """
     with warnings.catch_warnings(action="ignore"):
         sessions = import_optional("pyspark.sql", purpose="Spark sessions").SparkSession
     failed = MissingDependencyError(
-        "Spark does not start; it needs Java 17, for example Debian's openjdk-17-jre-headless, and "
-        "JAVA_HOME if that is not found"
+        "Spark does not start. It needs Java 17, such as openjdk-17-jre-headless of Debian, and "
+        "JAVA_HOME if Java is not found."
     )
     with contextlib.ExitStack() as stack:
         with replacing(Exception, by=failed), warnings.catch_warnings(action="ignore"):
@@ -74,7 +83,7 @@ def spark_session() -> Iterator[SparkSession]:
         yield session
 
 
-# Spark takes a log without an appender for none, and sets up its own.
+# Without an appender, Spark would set up its own log.
 _SILENT = """rootLogger.level = off
 rootLogger.appenderRef.stderr.ref = console
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -87,7 +96,7 @@ appender.console.target = SYSTEM_ERR
 
 @contextlib.contextmanager
 def _silent_log() -> Iterator[dict[str, str]]:
-    """Yield the settings of a Java process that logs nothing from its start."""
+    """Yield the settings of a Java process without a log."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log4j2.properties"
         path.write_text(_SILENT, encoding="utf-8")
@@ -96,19 +105,19 @@ def _silent_log() -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def spark_rows(rows: Rows | str, schema: Schema) -> Iterator[DataFrame]:
-    """Yield the rows of a file, of several or of a place that Spark can reach, as Spark reads them.
+    """Open rows with Spark: a file, several files, or a URL that Spark supports.
 
     Parameters
     ----------
     rows : Rows or str
-        Where the rows are; text is a place of Parquet files, such as ``s3a://bucket/folder``.
+        The rows. Text is the URL of Parquet files, such as ``s3a://bucket/folder``.
     schema : Schema
-        Public facts; columns that it names are read.
+        Public facts. Its columns are read.
 
     Yields
     ------
     DataFrame
-        As long as the session runs.
+        The private rows, for the lifetime of the session.
     """
     names = (*schema.names, *([schema.unit.column] if schema.unit else []))
     place = rows if isinstance(rows, str) or len(rows.files) != 1 else str(rows.files[0])
@@ -123,18 +132,19 @@ def spark_frame(
     *,
     ignore: tuple[str, ...] = (),
 ) -> DataFrame:
-    """Return the rows of a CSV or Parquet file, of many Parquet files, or of a URL as Spark reads.
+    """Read a CSV file, Parquet files or a URL of Parquet files with Spark.
 
     Parameters
     ----------
     data : str, Path or Rows
-        Text with ``://`` is a place of Parquet files that Spark knows how to reach, such as
-        ``"s3a://hospital/visits"``; all else is on this machine, or mounted on all of them.
+        Text with ``://`` is a URL of Parquet files that Spark supports, such as
+        ``"s3a://hospital/visits"``. Other paths are on this machine, or mounted on all executors.
     names : tuple of str
         The columns, in any order.
     session : SparkSession
+        The session.
     ignore : tuple of str, default ()
-        Columns that may be there besides.
+        Other columns that may be present.
 
     Returns
     -------
@@ -144,40 +154,40 @@ def spark_frame(
     Raises
     ------
     DataError
-        If it cannot be opened, or has other columns. Quotes no cell.
+        If the data cannot be opened, or have other columns. The message quotes no cell.
     ParameterError
-        If it is a CSV file with a single column.
+        If the data are a CSV file with a single column.
     """
-    failed = DataError("Spark cannot open the data: there is none, or it is not well-formed")
+    failed = DataError("Spark cannot open the data: they are absent or not well-formed")
     with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
         if isinstance(data, str) and "://" in data:
-            with quiet():
+            with muted_log():
                 return session.read.parquet(data)
         rows = Rows.of(data)
         rows.check(names, unread=ignore)
         paths = list(map(_url, rows.files))
         if rows.is_text:
-            for _ in rows.batches(rows.names):  # Spark takes any quote for closed
+            for _ in rows.batches(rows.names):  # checks quotes, which Spark does not check
                 pass
-            with quiet():
+            with muted_log():
                 return _csv(paths[0], rows.names, rows.data_files[0].header.delimiter, session)
-        with quiet():
+        with muted_log():
             return session.read.parquet(*paths)
 
 
 def _url(path: Path) -> str:
-    """Return a place on this machine, whatever Spark takes for its own; its names are no globs."""
+    """Return the URL of a local path for Spark, without patterns."""
     return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", path.absolute().as_posix())
 
 
 def _csv(path: str, names: tuple[str, ...], delimiter: str, session: SparkSession) -> DataFrame:
-    """Return the cells of a CSV file as text; a row with more or fewer ends the query."""
+    """Read the cells of a CSV file as text. A row with more or fewer cells ends the query."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     if len(names) == 1:
         raise ParameterError(
-            "Spark leaves out empty lines, which are missing cells in a CSV file of one column: "
-            "use Parquet, or another engine"
+            "Spark drops empty lines, which are missing cells in a CSV file of one column. Use "
+            "Parquet, or another engine."
         )
     options = {"header": True, "sep": delimiter, "escape": '"', "encoding": "UTF-8"}
     options |= {"mode": "FAILFAST", "multiLine": True, "columnPruning": False}
@@ -185,14 +195,14 @@ def _csv(path: str, names: tuple[str, ...], delimiter: str, session: SparkSessio
     return session.read.options(**options).csv(path, schema)
 
 
-# Where PySpark writes errors of queries, with fragments and values, on standard error.
-_PATIENCE, _LOOK_AGAIN, _GRACE = 5.0, 0.05, 0.3  # seconds
+_PATIENCE, _LOOK_AGAIN, _GRACE = 5.0, 0.05, 0.3  # seconds of waiting for tasks to end
+# Loggers of PySpark that write errors of queries, with values, to standard error.
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Hold back what Spark logs, and warns of, in this process and in its driver, meanwhile."""
+def muted_log() -> Iterator[None]:
+    """Suppress log lines and warnings of Spark within the block, here and in its driver."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         from pyspark.logger import PySparkLogger
@@ -207,11 +217,11 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_log_lines() -> Iterator[None]:
-    """Deny every line to the log of the Java process that was started here, if there is one."""
-    # A server of Spark Connect logs where it runs; one for a ``local`` remote runs here.
+    """Suppress log lines of the Java process of this session, if it runs on this machine."""
+    # A server of Spark Connect has its own log. A server for a ``local`` remote runs here.
     try:
         from pyspark import SparkContext
-    except ImportError:  # the client of Spark Connect alone
+    except ImportError:  # only the client of Spark Connect is installed
         SparkContext = None
     java = getattr(SparkContext, "_jvm", None)
     if java is None:
@@ -240,8 +250,8 @@ def _no_log_lines() -> Iterator[None]:
 
 
 def _once_no_task_runs(java: Any, then: Callable[[], object]) -> None:
-    """Do something once all tasks of a failed query have ended, whose lines may quote cells."""
-    # The other tasks are killed, each with a line in the log that quotes what one of them said.
+    """Call a function after all tasks of a failed query have ended. Their log may quote cells."""
+    # The other tasks are killed, each with a log line that quotes the first error.
 
     def wait(seconds: float) -> bool:
         end = time.monotonic() + seconds
@@ -253,25 +263,25 @@ def _once_no_task_runs(java: Any, then: Callable[[], object]) -> None:
             time.sleep(_LOOK_AGAIN)
         return False
 
-    if not wait(_PATIENCE):  # stays silent meanwhile
+    if not wait(_PATIENCE):  # the log stays suppressed
         threading.Thread(target=partial(wait, math.inf), daemon=True).start()
 
 
 def _active(java: Any) -> Any:
-    """Return the context that plans and schedules what this process asks for."""
+    """Return the Java context that schedules the queries of this process."""
     return getattr(getattr(java.org.apache.spark, "SparkContext$"), "MODULE$").getActive().get()
 
 
 def _next_stage(java: Any) -> int | None:
-    """Return the number that the next stage of a query gets, if that can be told."""
+    """Return the number of the next stage of a query, or None if it is unknown."""
     try:
         return int(_active(java).dagScheduler().nextStageId())
-    except Exception:  # noqa: BLE001 - it is no public part of Spark
+    except Exception:  # noqa: BLE001 - this is not a public part of Spark
         return None
 
 
 def _tasks_run(java: Any) -> bool:
-    """Whether any task runs, of any query; yes if that cannot be told."""
+    """Return True if any task of any query runs, or if this is unknown."""
     try:
         running = _active(java).taskScheduler().runningTasksByExecutors()
         counts = running.values().iterator()
@@ -279,15 +289,15 @@ def _tasks_run(java: Any) -> bool:
             if counts.next():
                 return True
         return False
-    except Exception:  # noqa: BLE001 - whatever it is, silence is right
+    except Exception:  # noqa: BLE001 - after any error the log stays suppressed
         return True
 
 
 def _without_stages(java: Any, first: int | None, end: int | None) -> Any:
-    """Return a filter that denies whatever is said of some stages, however late; or of any."""
+    """Return a filter that suppresses log lines about some stages, or about all stages."""
     log4j = java.org.apache.logging.log4j.core
-    known = first is not None and end is not None
-    numbers = "|".join(map(str, range(first or 0, end or 0))) if known else r"\d+"
+    numbers = "|".join(map(str, range(first or 0, end or 0)))
+    numbers = r"\d+" if None in (first, end) else numbers
     pattern = rf"(?s).*\b[Ss]tage (?:{numbers or '-'})\b.*"
     results = log4j.Filter.Result
     return log4j.filter.RegexFilter.createFilter(

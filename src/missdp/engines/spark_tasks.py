@@ -1,10 +1,10 @@
-"""What a task of Spark does: count its share of the rows and hand in once, or draw synthetic rows.
+"""Tasks of Spark: counting a share of the rows, and drawing synthetic rows.
 
-A task reads batches of cells, adds them up in a counter of its own, and hands in the counts when
-all is read. It keeps nothing else and changes nothing else, so a task that is run again, or twice
-at a time, hands in the same counts once more, of which the engine takes one.
+A task reads batches of cells, counts them, and returns its counts after the last batch. It has no
+other state and no other effect. A repeated task returns equal counts, of which the engine takes
+one.
 
-What counts does not import the engine.
+The counting code does not import the engine.
 """
 
 from __future__ import annotations
@@ -27,23 +27,36 @@ from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.parameters import is_integer, sampling_generator
 from missdp.synth.sampling import block_sizes
 from missdp.table import MissingForm, check_missing_form
-from missdp.table.encode import Column, Encoder
-from missdp.table.follow import follow_rules
+from missdp.table.encode import CodedColumn, Encoder
+from missdp.table.follow import apply_rules
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 HANDED_IN = pa.schema([("block", pa.int32()), ("cells", pa.binary())])
-"""A numbered block of counts; or, with a negative number, why a table is refused, as text."""
+"""A numbered block of counts. With a negative number, the text of an error."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountTask:
-    """Count cells of the named columns; without a counter, only see whether cells fit.
+    """Task that counts cells of columns. Without a counter, it only checks that cells fit.
 
-    What one cell becomes depends on it alone, and what one row adds on this row alone: on no other
-    row of its task, and on nothing that the task or an earlier one has seen.
+    The code of a cell depends on the cell alone. The count of a row depends on the row alone, not
+    on other rows, and not on earlier tasks.
+
+    Parameters
+    ----------
+    schema : Schema
+        The declared domain.
+    names : tuple of str
+        The columns that are read.
+    counter : Counter, optional
+        The marginals to count.
+    weight : RowWeight, optional
+        The weights of rows.
+    observed : tuple of str
+        Only rows that are observed on these attributes count.
     """
 
     schema: Schema
@@ -53,13 +66,13 @@ class CountTask:
     observed: Clique = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read all batches, and then yield what was counted."""
+        """Read all batches, then yield the counts."""
         failed = DataError("a task could not count its rows")
         encoders = [Encoder(self.schema[name]) for name in self.names]
         counter = copy.copy(self.counter)  # without counts
         refused: dict[int, str] = {}
         with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):
-            for chunk in _of_enough_rows(batches):
+            for chunk in _large_batches(batches):
                 columns = self._read(chunk, encoders, refused)
                 if counter is not None and not refused:
                     self._count(columns, chunk.num_rows, counter)
@@ -71,48 +84,51 @@ class CountTask:
 
     def _read(
         self, chunk: pa.Table, encoders: Sequence[Encoder], refused: dict[int, str]
-    ) -> dict[str, Column]:
-        """Return the codes of each column, and note the first column that does not fit."""
-        columns: dict[str, Column] = {}
+    ) -> dict[str, CodedColumn]:
+        """Return the codes of each column, and record the first column that does not fit."""
+        columns: dict[str, CodedColumn] = {}
         for place, (name, encoder) in enumerate(zip(self.names, encoders, strict=True)):
             if place > min(refused, default=place):
                 break
             try:
                 columns[name] = encoder.encode(chunk.column(place))
             except DataError as error:
-                # Of one column, values outside its domain are named before missing cells.
+                # In one column, values outside the domain are reported before missing cells.
                 refused[place] = min(refused.get(place, str(error)), str(error))
         return columns
 
-    def _count(self, columns: dict[str, Column], n_rows: int, counter: Counter) -> None:
+    def _count(self, columns: dict[str, CodedColumn], n_rows: int, counter: Counter) -> None:
+        """Add the rows of a batch to a counter."""
         read = counter.needed(self.weight)
-        codes, n_rows = seen_codes(self.schema, columns, n_rows, names=read, observed=self.observed)
+        codes, n_rows = observed_codes(
+            self.schema, columns, n_rows, names=read, observed=self.observed
+        )
         counter.add(codes, n_rows, self.weight(codes) if self.weight else None)
 
 
-def seen_codes(
+def observed_codes(
     schema: Schema,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, CodedColumn],
     n_rows: int,
     *,
     names: Iterable[str],
     observed: Clique,
 ) -> tuple[dict[str, NDArray[Any]], int]:
-    """Return the codes of those rows of a batch that are counted, and the number of these rows.
+    """Return the codes of the counted rows of a batch, and their number.
 
     Parameters
     ----------
     schema : Schema
         The declared domain.
-    columns : mapping of str to Column
+    columns : mapping of str to CodedColumn
         The encoded columns of the batch, each of ``n_rows`` cells. Private.
     n_rows : int
         Number of rows of the batch.
     names : iterable of str
         Attributes whose codes are returned.
     observed : tuple of str
-        Rows are counted only if all these attributes are observed in them. Their codes are
-        returned, too. Empty: all rows are counted.
+        Only rows with observed cells of all these attributes are counted. Their codes are returned
+        too. With an empty tuple all rows are counted.
 
     Returns
     -------
@@ -121,30 +137,30 @@ def seen_codes(
     int
         ``n_counted``, the number of rows that are counted.
     """
-    wanted = tuple(dict.fromkeys((*names, *observed)))
-    if not wanted and schema.stored is schema:
+    requested = tuple(dict.fromkeys((*names, *observed)))
+    if not requested and schema.input_columns is schema:
         return {}, n_rows
-    codes = {n: column.codes for n, column in follow_rules(schema, columns, wanted).items()}
+    codes = {n: column.codes for n, column in apply_rules(schema, columns, requested).items()}
     if not observed:
         return codes, n_rows
-    seen = np.logical_and.reduce([codes[n] < schema[n].missing_code for n in observed])
-    return {n: c[seen] for n, c in codes.items()}, int(seen.sum())
+    rows = np.logical_and.reduce([codes[n] < schema[n].missing_code for n in observed])
+    return {n: c[rows] for n, c in codes.items()}, int(rows.sum())
 
 
-def values_in(
+def value_count_batches(
     batches: Iterable[pa.RecordBatch], attributes: tuple[OpenCategorical, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield how many rows have each value of columns whose levels are open; of each its place."""
+    """Yield the values of columns with open levels, with their numbers of rows and places."""
     with replacing(Exception, by=DataError("a task could not count its rows")):
-        found = count_values(_of_enough_rows(batches), attributes)
-    for place, counts in enumerate(found):
+        counts_by_place = count_values(_large_batches(batches), attributes)
+    for place, counts in enumerate(counts_by_place):
         columns = [pa.array([place] * len(counts), pa.int32()), pa.array(counts, pa.string())]
         columns.append(pa.array(counts.values(), pa.int64()))
         yield pa.record_batch(columns, names=["place", "value", "times"])
 
 
-def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Add up blocks of the same number; of refusals of the same column, keep one."""
+def merge_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add blocks with equal numbers. Of several errors about a column, yield one."""
     totals: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
     refused: dict[int, bytes] = {}
     for batch in batches:
@@ -161,8 +177,8 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _handed_in(number, total.tobytes())
 
 
-def _of_enough_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield batches put together until they are worth counting: engines cut them small."""
+def _large_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield tables of at least `CHUNK_ROWS` rows, since batches of engines are small."""
     waiting: list[pa.RecordBatch] = []
     n_rows = 0
     for batch in batches:
@@ -176,10 +192,11 @@ def _of_enough_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _handed_in(number: int, cells: bytes) -> pa.RecordBatch:
+    """Return a numbered block as a batch."""
     return pa.record_batch([pa.array([number], pa.int32()), pa.array([cells])], schema=HANDED_IN)
 
 
-_BATCH_ROWS = 32_768
+_BATCH_ROWS = 32_768  # rows of a batch of synthetic rows
 
 
 def sample_spark(
@@ -189,24 +206,36 @@ def sample_spark(
     *,
     missing_values: MissingValues = "fill",
     random_state: int | None = None,
-    holes: MissingForm = "nulls",
+    missing_as: MissingForm = "nulls",
 ) -> DataFrame:
-    """Return synthetic rows as a Spark data frame, drawn where it is computed; costs no privacy.
+    """Return synthetic rows as a Spark data frame, drawn by the executors at no privacy cost.
 
     Parameters
     ----------
     model : Synthesizer
-        Fitted, or loaded. It holds released values only, and goes to the executors, which need
-        this package, in this version.
+        A fitted or loaded model. It has released values only, and is sent to the executors, which
+        need this version of this package.
     session : pyspark.sql.SparkSession
-    n, missing_values, random_state, holes
-        See :meth:`missdp.synth.Synthesizer.sample`. Without a seed, one of 128 bits is drawn now
-        from the operating system, so that the frame has the same rows whenever it is computed.
+        The session.
+    n : int, optional
+        Number of rows. By default the released number of rows of the model.
+    missing_values : str, default "fill"
+        As in :meth:`missdp.synth.Synthesizer.sample`.
+    random_state : int, optional
+        Seed. By default 128 bits from the operating system, drawn once, so that every computation
+        of the frame has equal rows.
+    missing_as : {"nulls", "codes"}, default "nulls"
+        Output of cells without a value.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        With the schema's columns; the types depend on the schema alone.
+        Synthetic rows with the columns of the schema. Types depend on the schema alone.
+
+    Raises
+    ------
+    ParameterError
+        If ``n`` is not a whole number of at least 0, or another argument is not valid.
 
     Examples
     --------
@@ -217,8 +246,10 @@ def sample_spark(
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    check_missing_form(holes)
-    next(model.sample_blocks(0, missing_values=missing_values))  # refuses what sampling would
+    check_missing_form(missing_as)
+    next(
+        model.sample_blocks(0, missing_values=missing_values)
+    )  # raises the errors of sampling early
     if n is not None and not (is_integer(n) and n >= 0):
         raise ParameterError("n must be a whole number of rows, at least 0")
     rng = sampling_generator(model.random_state if random_state is None else random_state)
@@ -234,15 +265,19 @@ def sample_spark(
                 fresh = _child(rng, number) if len(sizes) > 1 else copy.deepcopy(rng)
                 drawn = sent.sample_block(missing_values, sizes[number], fresh)
                 first = 1 + sum(sizes[:number])
-                yield from drawn.to_arrow(holes=holes, first_key=first).to_batches(_BATCH_ROWS)
+                yield from drawn.to_arrow(missing_as=missing_as, first_key=first).to_batches(
+                    _BATCH_ROWS
+                )
 
-    plain = model.sample_table(0, missing_values=missing_values).to_arrow(holes=holes).schema
+    plain = (
+        model.sample_table(0, missing_values=missing_values).to_arrow(missing_as=missing_as).schema
+    )
     blocks = session.range(0, len(sizes), 1, numPartitions=len(sizes))
     return blocks.mapInArrow(run, from_arrow_schema(plain))
 
 
 def _child(rng: np.random.Generator, number: int) -> np.random.Generator:
-    """Return the generator that is spawned as the one of that number, without those before it."""
+    """Return the spawned generator with index ``number``, without spawning those before it."""
     parent: Any = rng.bit_generator.seed_seq
     key = (*parent.spawn_key, number)
     seed = np.random.SeedSequence(parent.entropy, spawn_key=key, pool_size=parent.pool_size)

@@ -153,7 +153,7 @@ def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
         yield f"{', '.join(merged)}: rare levels were merged, and are taken to be related alike."
     for attribute in (column.attribute for column in columns):
         if isinstance(attribute, Numeric) and not attribute.binning.weights:
-            lowest, highest = attribute.reach
+            lowest, highest = attribute.code_ranges
             if (lowest < highest).any():
                 yield (
                     f"{attribute.name}: values are taken to lie evenly in its declared bins; wide "

@@ -132,7 +132,7 @@ class Estimates(Record):
 def _shown(value: float, digits: int, unit: Any) -> str:
     """Return a number with so many digits, or the date it stands for."""
     if unit and math.isfinite(value):
-        return Date.written(round(value), unit)
+        return Date.date_text(round(value), unit)
     return f"{value:,.{digits}f}"
 
 

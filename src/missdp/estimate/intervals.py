@@ -253,7 +253,7 @@ def _noise_variance(
     reach = np.quantile(np.abs(noisy - values), _REACH, axis=0)
     reach = np.minimum(reach, _largest_error(estimand, released, values))
     if estimand.question.what == "share":  # spikes may lie anywhere in a segment
-        largest = estimand.values(released.point, covers_pieces=True)[0]
+        largest = estimand.values(released.point, covers_segments=True)[0]
         reach = np.maximum(reach, np.abs(largest - values))
     return np.asarray(np.square(reach / _REACH_STD))
 

@@ -79,7 +79,7 @@ def _selected(
 def _with_named_values(question: Question, number: Numeric, values: Floats) -> Floats:
     """Return values of which the nearest one to each value in the condition is replaced by it.
 
-    If ``covers_pieces``, all values in its segment are replaced.
+    If ``covers_segments``, all values in its segment are replaced.
     """
     values = values.copy()
     for part in question.where.comparisons() if question.where is not None else ():
@@ -89,7 +89,7 @@ def _with_named_values(question: Question, number: Numeric, values: Floats) -> F
             segment = np.searchsorted(number.binning.subintervals, [*lies, value], side="right")
             off = np.abs(lies - value)
             if off.min() > 0 and number.lower <= value <= number.upper:
-                same = segment[:-1] == segment[-1] if question.covers_pieces else off == off.min()
+                same = segment[:-1] == segment[-1] if question.covers_segments else off == off.min()
                 lies[same] = value
     return values
 

@@ -17,10 +17,10 @@ from missdp.errors import ParameterError, SchemaError
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.schema.numeric import code_dtype
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import follow_rules
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import apply_rules
 from missdp.table.rows import is_streamed
-from missdp.table.table import in_sizes, read_columns
+from missdp.table.table import read_columns, rebatch
 
 _BLOCK_ROWS = 2**18  # rows of a block
 
@@ -57,7 +57,7 @@ def blocks_of(data: Any, schema: Schema) -> Iterator[Table]:
     if not is_streamed(data):
         yield with_schema(data, schema) if isinstance(data, Table) else Table.read(data, schema)
         return
-    for columns in in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema):
+    for columns in rebatch(read_columns(data, schema), _BLOCK_ROWS, schema):
         yield Table(schema, columns)
 
 
@@ -72,7 +72,7 @@ def _nullable(table: Table, schema: Schema) -> Table:
 
 
 def _ruled(table: Table, schema: Schema) -> Table:
-    columns = follow_rules(schema, {name: table.column(name) for name in schema.names})
+    columns = apply_rules(schema, {name: table.column(name) for name in schema.names})
     return Table(table.schema, columns, kind=table.kind)
 
 
@@ -90,7 +90,7 @@ def with_schema(table: Table, schema: Schema) -> Table:
     return Table(schema, columns, kind=table.kind)
 
 
-def _column_under(target: AnyAttribute, source: AnyAttribute, column: Column) -> Column:
+def _column_under(target: AnyAttribute, source: AnyAttribute, column: CodedColumn) -> CodedColumn:
     absent = source.not_applicable is not None and target.not_applicable is None
     if absent or not _same_domain(target, source):
         raise SchemaError(f"the two tables declare different domains for {target.name!r}")
@@ -99,7 +99,7 @@ def _column_under(target: AnyAttribute, source: AnyAttribute, column: Column) ->
     codes = np.append(np.arange(target.size), [*_codes_of_kinds(target, source)])[column.codes]
     # Missing cells may be undeclared.
     wide = code_dtype(target) if target.nullable else np.uint32
-    return Column(codes.astype(wide), column.values)
+    return CodedColumn(codes.astype(wide), column.values)
 
 
 def _codes_of_kinds(target: AnyAttribute, source: AnyAttribute) -> Iterator[int]:

@@ -111,7 +111,7 @@ def compare_tables(
 
 def check_rows_fit(data: Any, schema: Schema) -> None:
     """Raise an error if a row does not fit the schema."""
-    for _ in read_columns(rows_of_units(data, schema), schema.of_rows):
+    for _ in read_columns(rows_of_units(data, schema), schema.without_unit):
         pass
 
 
@@ -119,10 +119,10 @@ def _private(rows: Rows, facts: Schema) -> tuple[Any, Any, Schema]:
     """Return the private rows of all units, the weighted rows, and their schema."""
     with _about("the private table"):
         chosen = counted = rows_of_units(rows, facts)
-        if facts.weighs:
-            read = Table.read(chosen, facts.of_rows)  # the same rows of each unit
-            counted = Rows.of(read._as_counted().to_arrow(holes="codes"))
-    return chosen, counted, facts.of_rows
+        if facts.is_weighted:
+            read = Table.read(chosen, facts.without_unit)  # the same rows of each unit
+            counted = Rows.of(read._as_counted().to_arrow(missing_as="codes"))
+    return chosen, counted, facts.without_unit
 
 
 def _held(streams: tuple[Rows, Rows], facts: Schema) -> Iterator[Any]:

@@ -24,7 +24,7 @@ from missdp.serialization import Record
 from missdp.session.counting import CHUNK_ROWS, Counter
 from missdp.sources import Counts, Rows
 from missdp.table import Table
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 
 MissingAs: TypeAlias = Literal["unobserved", "level"]
 _BATCH_CELLS = 10_000_000  # cells of marginals that one pass counts
@@ -216,7 +216,9 @@ def _rebin(table: Table, bins: int) -> Table:
     return Table(Schema(tuple(attributes.values())), columns, kind=table.kind)
 
 
-def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeric, Column]:
+def _rebin_column(
+    attribute: Numeric, column: CodedColumn, bins: int
+) -> tuple[Numeric, CodedColumn]:
     if column.values is None:
         raise DataError(
             f"attribute {attribute.name!r} has bins only, so no finer bins can be compared. "
@@ -230,7 +232,7 @@ def _rebin_column(attribute: Numeric, column: Column, bins: int) -> tuple[Numeri
     codes = rebinned.encode_values(column.values)
     is_missing = column.codes >= attribute.size
     codes[is_missing] = column.codes[is_missing].astype(np.int64) + rebinned.size - attribute.size
-    return rebinned, Column(codes.astype(code_dtype(rebinned)), column.values)
+    return rebinned, CodedColumn(codes.astype(code_dtype(rebinned)), column.values)
 
 
 def _levels_and_missing(table: Table) -> Table:
@@ -242,7 +244,7 @@ def _levels_and_missing(table: Table) -> Table:
             levels = tuple(range(attribute.missing_code))
             codes = np.minimum(column.codes, attribute.missing_code)
             attribute = Categorical(name=attribute.name, levels=levels, nullable=True)
-            column = Column(codes.astype(code_dtype(attribute)))
+            column = CodedColumn(codes.astype(code_dtype(attribute)))
         attributes.append(attribute)
         columns[attribute.name] = column
     return Table(Schema(tuple(attributes)), columns, kind=table.kind)
@@ -574,7 +576,7 @@ def missingness_by_kind(
     truth, synthetic : Table, or any table or file that Table.read takes
         The private table, and a synthetic one that kept its missing cells. If a file or frame has
         nulls instead of codes, kinds other than plain missing are unknown, except "not applicable"
-        that follows from rules. Write codes with ``holes="codes"``.
+        that follows from rules. Write codes with ``missing_as="codes"``.
     schema : Schema, optional
         The declared domain. Needed if neither is a Table.
 

@@ -132,7 +132,7 @@ class Fidelity(Record):
 def _text(number: float, error: float, unit: Any) -> str:
     """Return a number with the digits that a standard error leaves, or the date it stands for."""
     if unit and math.isfinite(number):
-        return Date.written(round(number), unit)
+        return Date.date_text(round(number), unit)
     if not math.isfinite(number) or not error > 0:
         return f"{number:g}"
     digits = -math.floor(math.log10(error))
@@ -213,7 +213,7 @@ def _sampled(blocks: Iterator[Table], limit: int) -> Table:
             chosen = np.sort(np.argpartition(keys, limit)[:limit])
             sample, keys = sample.take(chosen), keys[chosen]
         if block is not None:
-            sample = Table.joined([sample, block])
+            sample = Table.concatenate([sample, block])
             keys = np.append(keys, rng.random(len(block)))
     return sample
 

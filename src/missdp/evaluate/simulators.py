@@ -24,8 +24,8 @@ from missdp.errors import DataError, ParameterError, UnprovenError
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 from missdp.serialization import Record
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import follow_rules
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import apply_rules
 from missdp.types import Floats
 from missdp.validation import Positive
 
@@ -632,7 +632,7 @@ def _with_missing(table: Table, missing: Mapping[str, NDArray[np.bool_]]) -> Tab
     if not schema.rules:
         return incomplete
     columns = {name: incomplete.column(name) for name in schema.names}
-    followed = follow_rules(schema, columns, missing)
+    followed = apply_rules(schema, columns, missing)
     restored = {n: _chosen_of(missing[n], followed[n], columns[n]) for n in missing}
     return Table(schema, columns | restored, kind=table.kind)
 
@@ -648,9 +648,9 @@ def _with_open(schema: Schema, names: Iterable[str]) -> set[str]:
     return open_
 
 
-def _chosen_of(chosen: NDArray[np.bool_], one: Column, two: Column) -> Column:
+def _chosen_of(chosen: NDArray[np.bool_], one: CodedColumn, two: CodedColumn) -> CodedColumn:
     """Return the cells of one column where ``chosen`` is True, else the cells of the other."""
     values = None
     if one.values is not None and two.values is not None:
         values = np.where(chosen, one.values, two.values)
-    return Column(np.where(chosen, one.codes, two.codes), values)
+    return CodedColumn(np.where(chosen, one.codes, two.codes), values)

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from missdp.evaluate.align import blocks_of, column_lines, schema_of
 from missdp.schema import Schema
 from missdp.serialization import Record
-from missdp.table.follow import completed_cells
+from missdp.table.follow import cells_by_name
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     rows, broken_rows = 0, 0
     broken: dict[str, int] = {}
     for table in blocks_of(data, plain):
-        cells = completed_cells(plain, {name: table.column(name) for name in plain.names})
+        cells = cells_by_name(plain, {name: table.column(name) for name in plain.names})
         any_rule = np.zeros(len(table), dtype=bool)
         for rule in schema.rules:
             parts = [

@@ -123,9 +123,9 @@ def curator_report(
 
 def _rows_in_a_fit(private: Any, schema: Schema) -> Any:
     """Return the rows of each unit that a fit would read, repeated by their weights."""
-    if schema.of_rows is schema:
+    if schema.without_unit is schema:
         return private
-    if schema.weighs:
+    if schema.is_weighted:
         return Table.read(private, schema)._as_counted()
     return rows_of_units(private, schema)
 
@@ -142,7 +142,7 @@ def _rows_in_words(schema: Schema) -> str:
     """Return a description of the compared rows if the schema has a unit or a weight."""
     unit = schema.unit
     chosen = f"at most {unit.max_rows} of each {unit.column}, drawn for this page" if unit else ""
-    counted = "as often as they count" if schema.weighs else ""
+    counted = "as often as they count" if schema.is_weighted else ""
     return "; ".join(filter(None, (chosen, counted)))
 
 
@@ -150,7 +150,7 @@ def _row_schema(schema: Schema) -> Schema:
     """Return the schema without unit and weight, whose columns are ignored."""
     apart = tuple(f.column for f in (schema.unit, schema.weight) if f is not None)
     unread = (*schema.ignore, *apart)
-    return replace(schema.of_rows, ignore=unread) if apart else schema
+    return replace(schema.without_unit, ignore=unread) if apart else schema
 
 
 def _compared(

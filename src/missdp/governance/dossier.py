@@ -257,7 +257,7 @@ def _check_declared(model: Synthesizer) -> None:
     conditions = model.guarantee_.conditions
     read = {n for c in conditions if isinstance(c, DataDependentDomain) for n in c.attributes}
     read |= {*model.schema_.undeclared}
-    columns = (*model.schema_.unread, *model.schema_.names, FILE)
+    columns = (*model.schema_.ignored_columns, *model.schema_.names, FILE)
     if read:
         named = ", ".join(name for name in dict.fromkeys(columns) if name in read)
         raise SchemaError(

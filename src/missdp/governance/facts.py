@@ -181,7 +181,7 @@ class ModelSummary:
         grouped, modelled = [], self.model.modelled_
         for at, name in enumerate(self.names):
             size = modelled[name].size
-            named = [*names(self.model.fitted_.modelled.whole[name]), "not applicable"][:size]
+            named = [*names(self.model.fitted_.modelled.full_schema[name]), "not applicable"][:size]
             grouped.append(_group_names(named, self._groups(at, size)))
         return grouped
 
@@ -415,7 +415,7 @@ def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
         return attribute.level_labels
     if attribute.step is None and not attribute.integer:
         return attribute.bin_labels
-    ends = zip(*(map(attribute.format_value, end) for end in attribute.reach), strict=True)
+    ends = zip(*(map(attribute.format_value, end) for end in attribute.code_ranges), strict=True)
     return tuple(low if low == high else f"{low} to {high}" for low, high in ends)
 
 
@@ -424,7 +424,7 @@ def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
     exact = tuple(map(plain_text, _level_names(attribute)))
     if type(attribute) is not Numeric:
         return exact
-    ends = zip(*(map(short, end) for end in attribute.reach), strict=True)
+    ends = zip(*(map(short, end) for end in attribute.code_ranges), strict=True)
     rounded = tuple(low if low == high else f"{low} to {high}" for low, high in ends)
     return rounded if len({*rounded}) == len(rounded) else exact
 

@@ -41,7 +41,7 @@ from missdp.progress import Progress
 from missdp.schema import AnyAttribute, Numeric, OpenCategorical, Schema
 from missdp.schema.differences import Difference
 from missdp.schema.layout import STEPS
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.numeric import code_dtype
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
@@ -50,8 +50,8 @@ from missdp.synth.noisy_counts import TOO_FEW_ROWS, SmallTableWarning
 from missdp.synth.relation_noise import MOSTLY_NOISE
 from missdp.synth.relations import noise_of_relations
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import computed, follow_rules
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import apply_rules, computed_columns
 from missdp.table.units import unit_sums
 from missdp.types import Floats
 
@@ -92,7 +92,7 @@ def _distribution(
         raise ParameterError(f"{attribute.name!r} is not numeric, so it has no standard deviation")
     low, high, *shape = _beta_distribution(attribute, spread, mean)
     step = 0.5 if attribute.integer else 0.0
-    lower, upper = attribute.reach
+    lower, upper = attribute.code_ranges
     above = betainc(*shape, (upper + step - low) / (high - low))
     below = betainc(*shape, (lower - step - low) / (high - low))
     weights = np.maximum(above - below, _SMALLEST)
@@ -118,7 +118,7 @@ def _beta_distribution(
     return low, high, center * precision, (1 - center) * precision
 
 
-def _values(attribute: Numeric, spread: float, mean: float | None, latent: Floats) -> Column:
+def _values(attribute: Numeric, spread: float, mean: float | None, latent: Floats) -> CodedColumn:
     """Return numbers of this mean and deviation, in the order of the normal numbers ``latent``."""
     low, high, *shape = _beta_distribution(attribute, spread, mean)
     ranks = np.linspace(-_MAX_RANK, _MAX_RANK, _GRID)  # inverting takes long
@@ -126,10 +126,10 @@ def _values(attribute: Numeric, spread: float, mean: float | None, latent: Float
     numbers = np.rint(numbers) if attribute.integer else numbers
     codes = attribute.encode_values(np.clip(numbers, attribute.lower, attribute.upper))
     step = 0.5 if attribute.integer else 0.0
-    lower, upper = (end[codes] for end in attribute.reach)
+    lower, upper = (end[codes] for end in attribute.code_ranges)
     places = (numbers - lower + step) / np.maximum(upper - lower + 2 * step, _SMALLEST)
     values = attribute.decode(codes, np.clip(places, 0.0, 1 - _SMALLEST))
-    return Column(codes.astype(code_dtype(attribute)), values)
+    return CodedColumn(codes.astype(code_dtype(attribute)), values)
 
 
 def _latent(shared: Floats, rng: np.random.Generator) -> Floats:
@@ -190,7 +190,7 @@ class Declared:
         for name, rate in self.missing.items():
             if not 0 <= check_fraction("a missing rate", rate) < 1:
                 raise ParameterError("a missing rate must be below 1")
-            if name not in self.schema.stored:
+            if name not in self.schema.input_columns:
                 raise ParameterError(
                     f"{name!r} is computed from two dates: declare the missing rates of these"
                 )
@@ -261,16 +261,16 @@ class Declared:
             assert spread is not None
             columns[name] = _values(attribute, spread, mean, latent[name])
         columns = with_dates(self.schema, columns, rng)
-        ruled = Table(self.schema, follow_rules(self.schema, columns), kind=table.kind)
+        ruled = Table(self.schema, apply_rules(self.schema, columns), kind=table.kind)
         masked = MCAR(rate=self.missing).apply(ruled, random_state=rng) if self.missing else ruled
         columns = {name: masked.column(name) for name in self.schema.names}
-        columns |= computed(self.schema, columns)  # a difference is missing if a date is
+        columns |= computed_columns(self.schema, columns)  # a difference is missing if a date is
         simulated = Table(self.schema, columns, kind=masked.kind)
-        if self.schema.of_rows is not self.schema:
+        if self.schema.without_unit is not self.schema:
             # Each simulated row is a unit of the mean weight.
             bound = 1 if self.schema.unit is None else self.schema.unit.bound
             size, weight = len(simulated), int(self.counted * STEPS)
-            weights = np.full(size, weight) if self.schema.weighs else None
+            weights = np.full(size, weight) if self.schema.is_weighted else None
             simulated._read_as, simulated._weights = self.schema, weights
             simulated._sums = unit_sums(np.arange(size), weights, bound)
         return simulated
@@ -280,7 +280,7 @@ class Declared:
 
         Attributes are independent, and only rows with both attributes observed count.
         """
-        modelled = Modelled(self.schema).schema.names
+        modelled = ModelView(self.schema).schema.names
         shares = {n: x for n, x in self.distributions(marginals).items() if n in modelled}
         observed = {name: self._observed(name) for name in shares}
         counts = [
@@ -315,8 +315,8 @@ class Declared:
 
 
 def with_dates(
-    schema: Schema, columns: dict[str, Column], rng: np.random.Generator
-) -> dict[str, Column]:
+    schema: Schema, columns: dict[str, CodedColumn], rng: np.random.Generator
+) -> dict[str, CodedColumn]:
     """Return simulated columns in which every date lies its difference from the other date.
 
     A row whose computed date leaves its bounds becomes a copy of a row that fits.
@@ -355,7 +355,7 @@ def with_dates(
         fits &= (values >= target.lower) & (values <= target.upper)
         values = np.clip(values, target.lower, target.upper)
         codes = target.encode_values(values).astype(code_dtype(target))
-        result[difference.target] = Column(codes, values)
+        result[difference.target] = CodedColumn(codes, values)
     if not fits.any():
         names = ", ".join(repr(a.name) for a in differences)
         raise ParameterError(
@@ -366,7 +366,7 @@ def with_dates(
     rows = np.arange(len(fits))
     rows[invalid] = rng.choice(np.flatnonzero(fits), size=invalid.size)
     return {
-        name: Column(c.codes[rows], None if c.values is None else c.values[rows])
+        name: CodedColumn(c.codes[rows], None if c.values is None else c.values[rows])
         for name, c in result.items()
     }
 
@@ -390,7 +390,7 @@ def fitted_error(table: Table, drawn: Any) -> float:
     """Return the mean distance of two-way tables, as `missdp evaluate` prints it."""
     if len(table.schema) < 2:
         return math.nan
-    return marginal_distance(table, drawn, k=2, schema=table.schema.of_rows).mean
+    return marginal_distance(table, drawn, k=2, schema=table.schema.without_unit).mean
 
 
 def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
@@ -484,7 +484,7 @@ class Rehearsal:
     def planned(self, grid: Sequence[float]) -> tuple[Planned, ...]:
         """Return the accuracy of each epsilon. With many columns, some follow from others."""
         ordered = sorted({*grid})
-        rehearsed, fits = number_of_fits(len(Modelled(self._declared.schema).schema), len(ordered))
+        rehearsed, fits = number_of_fits(len(ModelView(self._declared.schema).schema), len(ordered))
         chosen = [ordered[place] for place in _spread_places(len(ordered), rehearsed)]
         plans = {e: self._family(epsilon=e, random_state=_NOISE_SEED) for e in ordered}
         noise = {e: self._noise(model) for e, model in plans.items()}  # raises errors early

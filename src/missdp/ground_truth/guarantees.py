@@ -328,7 +328,7 @@ def _check_names(assumption: Condition | None, schema: Schema) -> None:
 
 
 def _refuse_differences(schema: Schema) -> None:
-    if computed := sorted({*schema.names} - {*schema.stored.names}):
+    if computed := sorted({*schema.names} - {*schema.input_columns.names}):
         raise UnprovenError(
             f"no guarantee for the ground truth is proven for differences of dates: "
             f"{', '.join(computed)}. Leave these attributes out of the schema."

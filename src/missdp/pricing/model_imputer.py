@@ -30,14 +30,14 @@ from missdp.pricing.domain import (
 )
 from missdp.pricing.steps import ModelPaidApart, SeededFilling, StableTransformer
 from missdp.schema import AnyAttribute, Categorical, Numeric, Schema
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.numeric import code_dtype
 from missdp.session.row_kernel import ROWS_AT_ONCE
-from missdp.sources.filling import Filling, completed, modelled_codes
+from missdp.sources.filling import Filling, complete_table, modelled_codes
 from missdp.table import MissingForm, Table, check_missing_form
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.table.rows import is_streamed
-from missdp.table.table import in_sizes, read_columns
+from missdp.table.table import read_columns, rebatch
 from missdp.threads import map_in_order, one_blas_thread
 from missdp.types import Floats
 
@@ -161,7 +161,7 @@ class DPImputer(StableTransformer):
         return self
 
     def transform(
-        self, X: Any, *, multiple: int | None = None, holes: MissingForm = "nulls"
+        self, X: Any, *, multiple: int | None = None, missing_as: MissingForm = "nulls"
     ) -> Any:
         """Return the rows with their missing cells filled. They are as private as they were.
 
@@ -182,11 +182,11 @@ class DPImputer(StableTransformer):
         the kind of frame that came in, or a list of them if ``multiple`` is given
             The rows in their order. Columns and types are those of the schema. A pandas frame keeps
             its index. The schema of a Table marks attributes that may have been filled
-            (``settled``).
+            (``imputed_before``).
         """
-        check_missing_form(holes)
+        check_missing_form(missing_as)
         draws = 1 if multiple is None else check_integer("multiple", multiple, min_value=2)
-        fill = self._filled(X, holes)
+        fill = self._filled(X, missing_as)
         filled = [fill(draw) for draw in range(draws)]
         return filled[0] if multiple is None else filled
 
@@ -214,11 +214,11 @@ class DPImputer(StableTransformer):
         if not is_streamed(data):
             raise DataError("only files, DuckDB relations and streams are filled in blocks")
 
-        def filled(block: tuple[int, dict[str, Column]]) -> list[Table]:
+        def filled(block: tuple[int, dict[str, CodedColumn]]) -> list[Table]:
             table, first = Table(schema, block[1]), block[0] * _BLOCK_ROWS
             return [fill(table, draw=draw, first=first) for draw in range(draws)]
 
-        blocks = in_sizes(read_columns(data, schema), _BLOCK_ROWS, schema)
+        blocks = rebatch(read_columns(data, schema), _BLOCK_ROWS, schema)
         return map_in_order(filled, enumerate(blocks), n_jobs=2)
 
     def _completed(self) -> Callable[..., Table]:
@@ -226,9 +226,11 @@ class DPImputer(StableTransformer):
         seed = self.random_state
         entropy = secrets.randbits(128) if seed is None else seed
         conditionals = _conditionals_of(self._released())
-        return partial(completed, laws=conditionals, entropy=entropy, filling=self.filling)
+        return partial(
+            complete_table, conditionals=conditionals, entropy=entropy, filling=self.filling
+        )
 
-    def _filled(self, X: Any, holes: MissingForm) -> Callable[[int], Any]:
+    def _filled(self, X: Any, missing_as: MissingForm) -> Callable[[int], Any]:
         """Return a function that fills the rows, given the number of the draw."""
         import pandas as pd
 
@@ -241,7 +243,7 @@ class DPImputer(StableTransformer):
             filled = complete(table, draw=draw)
             if isinstance(X, Table):
                 return _marked(filled.coded_as(X.schema))
-            frame = filled.to_native(holes=holes)
+            frame = filled.to_native(missing_as=missing_as)
             if isinstance(X, pd.DataFrame):
                 frame.index = X.index
             return frame
@@ -250,7 +252,7 @@ class DPImputer(StableTransformer):
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Return the names of the columns, which stay as they are."""
-        names = self.schema_.written.names if input_features is None else input_features
+        names = self.schema_.output_columns.names if input_features is None else input_features
         return np.asarray(names, dtype=object)
 
     # Stability
@@ -344,7 +346,7 @@ def _table_of(rows: Floats, schema: Schema) -> Table:
     return Table(schema, {a.name: _read(a, part) for a, part in zip(schema, parts, strict=True)})
 
 
-def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
+def _read(attribute: AnyAttribute, numbers: Floats) -> CodedColumn:
     is_missing = np.asarray(np.isnan(numbers).any(axis=1))
     completed, values = np.where(is_missing[:, None], 0.0, numbers), None
     unit = (np.clip(completed[:, 0], -1.0, 1.0) + 1) / 2
@@ -359,12 +361,12 @@ def _read(attribute: AnyAttribute, numbers: Floats) -> Column:
     else:
         codes = np.rint(unit * (attribute.size - 1)).astype(np.int64)
     codes = np.where(is_missing, attribute.missing_code, codes)
-    return Column(codes.astype(code_dtype(attribute)), values)
+    return CodedColumn(codes.astype(code_dtype(attribute)), values)
 
 
 def _settled(schema: Schema, filled: Container[str]) -> Schema:
     """Return a schema in which only these attributes are marked as possibly filled."""
-    marked = (replace(a, settled=a.name in filled) for a in schema)
+    marked = (replace(a, imputed_before=a.name in filled) for a in schema)
     return replace(schema, attributes=tuple(marked))
 
 
@@ -373,14 +375,14 @@ def _with_bins(table: Table, model: Any) -> Table:
     schema: Schema = model.schema_
     for accepted in (schema, model.fitted_.unbinned):
         if _settled(table.schema, ()) == _settled(accepted, ()):
-            bins = _settled(schema, {a.name for a in table.schema if a.settled})
+            bins = _settled(schema, {a.name for a in table.schema if a.imputed_before})
             return table.coded_as(replace(bins, ledger=table.schema.ledger))
     raise DataError("the table was read with another schema than the imputer's model was fitted to")
 
 
 def _marked(table: Table) -> Table:
     """Return filled rows whose schema marks the attributes that may have been filled."""
-    filled = {a.name for a in table.schema if a.nullable or a.settled}
+    filled = {a.name for a in table.schema if a.nullable or a.imputed_before}
     columns = {name: table.column(name) for name in table.schema.names}
     return Table(_settled(table.schema, filled), columns, kind=table.kind)
 
@@ -396,13 +398,13 @@ def _conditionals_of(model: Any) -> Conditionals:
     cached = _CONDITIONALS.get(model) if is_cached else None
     if cached is not None and cached[0] is model.guarantee_:  # not fitted again since
         return cached[1]
-    modelled = Modelled(model.schema_)
+    modelled = ModelView(model.schema_)
     sizes = [attribute.size for attribute in modelled.schema]
     drawn = model.sample_table(_ROWS, random_state=_SEED).coded_as(model.schema_)
     rows = modelled_codes(drawn)
     rows = rows[(rows < np.array(sizes, dtype=np.int64)).all(axis=1)]
-    place, completed_cells = modelled.schema.names.index, modelled.impossible.items()
-    impossible = {(place(p[0]), place(p[1])): cells for p, cells in completed_cells if len(p) == 2}
+    place, cells_by_name = modelled.schema.names.index, modelled.impossible_cells.items()
+    impossible = {(place(p[0]), place(p[1])): cells for p, cells in cells_by_name if len(p) == 2}
     conditionals = fit_conditionals(rows, sizes, impossible=impossible)
     if is_cached:
         _CONDITIONALS[model] = (model.guarantee_, conditionals)

@@ -1,14 +1,15 @@
 """Public facts about columns and rows.
 
-* `attributes`, `numeric`, `dates` (formats too), `differences`, `open_levels`: kinds of columns.
-* `binning`: how a number is cut into bins, as declared or as a fit released it.
-* `rules`: facts about rows as people write them, in the one syntax of `expressions`; `logic`,
-  `bound_rules`, `rule_set`: as they are computed with.
-* `layout`: how a file is written, units, weights. `schema`: all of it, and its TOML file.
-* `undeclared`: conditions of guarantees that follow from a schema. `cliques`: which attributes are
-  counted together.
+* `attributes`, `numeric`, `dates`, `differences`, `open_categorical`: kinds of columns.
+* `binning`: bins of numeric attributes, declared or released by a fit.
+* `rules`: facts about rows, in the syntax of `expressions`. `logic`, `bound_rules` and `rule_set`
+  compute with them.
+* `layout`: formats of files, units and weights. `schema`: all facts, and their TOML file.
+* `modelled`: the modelled view of a schema. `question_text`: the syntax of questions.
+* `undeclared`: conditions of guarantees that follow from a schema. `cliques`: sets of attributes
+  that are counted together.
 
-How cells are read by these facts is in `missdp.table`.
+`missdp.table` reads cells by these facts.
 """
 
 from missdp.exports import exported_names

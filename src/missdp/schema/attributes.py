@@ -1,7 +1,7 @@
-"""Attributes: public facts about one column; those with levels, and how a cell is read.
+"""Attributes: public facts about one column, and how cells of columns with levels are read.
 
-What a cell means is a function of the cell and of public facts, never of other rows: whatever held
-it, it comes to the readers here as text, as a number or as true/false.
+The meaning of a cell is a function of the cell and of public facts, never of other rows. Each cell
+reaches the readers here as text, as a number or as true/false.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from missdp.serialization import Record
 from missdp.validation import jsonable
 
 LONGEST: Final = 4096  # characters of a text that is read
-MAX_INTEGER: Final = 2**53  # from here on, floating-point numbers skip whole ones
+MAX_INTEGER: Final = 2**53  # from this size on, floating-point numbers skip whole numbers
 MISSING: Final = -1
 OUTSIDE: Final = -2
 
 Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "not_asked"]
-#: Why a cell has no value. The first one follows from the row; the others are holes.
+#: Why a cell has no value. The first kind follows from the row. The other kinds are missing cells.
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: The field of an attribute that declares the codes of each kind.
 CODE_FIELDS: Final[Mapping[Kind, str]] = {
@@ -56,25 +56,35 @@ _Value = TypeVar("_Value", float, bool)
 
 
 def read_number(text: str) -> float | None:
-    """Return the nearest float, or None: digits, sign, point, exponent, inf or nan; no blanks."""
+    """Return the nearest float of a text, or None if the text is not a number.
+
+    A number consists of digits, sign, point and exponent, or is inf or nan. It has no blanks.
+    """
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def number_text(number: float) -> str:
-    """Return the shortest text of a number; a whole one has no decimal point."""
+    """Return the shortest text of a number. A whole number has no decimal point."""
     if number.is_integer() and abs(number) < MAX_INTEGER:
         return str(int(number))
     return repr(number)
 
 
 class LevelReader:
-    """Read cells of a column with levels, and codes of kinds of missing.
+    """Reader of cells of a column with levels, and of codes of kinds of missing.
 
-    Text equal to a level, blanks around it apart, is that level. Anything else that is a number, or
-    is written like one, is the level that is the same number; true and false likewise. Several
-    levels that are the same number, such as ``"7"`` and ``"007"``, are told apart by their text
-    only; a number without text is the one that is written shortest. From 2**53 on numbers are not
-    told apart, and only the text of a level is that level.
+    Text equal to a level, blanks around it apart, is that level. Any other number, or text that is
+    written like a number, is the level of equal value. True and false are read alike. Several
+    levels of equal value, such as ``"7"`` and ``"007"``, differ by their text only. A number
+    without text is the level with the shortest text. Numbers from 2**53 on are not distinguished,
+    and only the text of a level is that level.
+
+    Parameters
+    ----------
+    levels : iterable of str, int or bool
+        The levels in order. Public.
+    codes : mapping of kind to iterable of str or float, optional
+        The codes of each kind of missing. Public.
     """
 
     def __init__(
@@ -94,22 +104,22 @@ class LevelReader:
                 self._text[level] = code
         self._number |= self._meant(read_number, number_text)
         self._truth |= self._meant(lambda text: _TRUTH.get(text.lower()), lambda b: str(b).lower())
-        for kind, given in (codes or {}).items():
-            self._add_codes(given, KIND_MARKS[kind])
+        for kind, kind_codes in (codes or {}).items():
+            self._add_codes(kind_codes, KIND_MARKS[kind])
 
     def _meant(
         self, value_of: Callable[[str], _Value | None], shortest: Callable[[_Value], str]
     ) -> dict[_Value, int]:
-        """Return the level that each value without text stands for, by the texts of levels."""
-        found: dict[_Value, dict[str, int]] = {}
+        """Map each value without text to its level, by the texts of the levels."""
+        levels_of_value: dict[_Value, dict[str, int]] = {}
         for text, code in self._text.items():
             if (value := value_of(text)) is not None and _is_exact(value):
-                found.setdefault(value, {})[text] = code
+                levels_of_value.setdefault(value, {})[text] = code
         return {
             value: min(levels.values())
             if len(levels) == 1
             else levels.get(shortest(value), OUTSIDE)
-            for value, levels in found.items()
+            for value, levels in levels_of_value.items()
         }
 
     def _add_codes(self, codes: Iterable[str | float], mark: int) -> None:
@@ -140,7 +150,7 @@ class LevelReader:
 
 
 def _is_exact(number: float) -> bool:
-    """Whether no other whole number is read as this one."""
+    """Return True if no other whole number is read as this number."""
     return not MAX_INTEGER <= abs(number) < math.inf
 
 
@@ -148,7 +158,7 @@ Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing", "other"]
 
 _SHOWN_LEVELS = 10  # levels that a message lists at most
-MAX_LEVELS = 1_000_000
+MAX_LEVELS = 1_000_000  # levels of one attribute
 # A constraint on the length lets pydantic refuse half of a surrogate pair, which no file can hold.
 Text: TypeAlias = Annotated[str, Field(min_length=0)]
 ColumnName: TypeAlias = Annotated[str, Field(min_length=1, description="text, and not empty")]
@@ -161,12 +171,12 @@ SomeCodes: TypeAlias = Annotated[
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a public fact is a number; true and false are none."""
+    """Return True if a public fact is a number. True and false are not numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _label_key(key: object) -> object:
-    """Return what a label is of, as text: a level of Python may be a number, true or false."""
+    """Return the text of a level or code that has a label. It may be a number, true or false."""
     if isinstance(key, bool):
         return str(key).lower()
     return number_text(float(key)) if is_number(key) else key
@@ -180,7 +190,7 @@ def _pairs(labels: Any) -> Any:
 
 Labels: TypeAlias = Annotated[
     tuple[tuple[Text, Text], ...],
-    Field(description="text, by the text of what they are labels of"),
+    Field(description="text, by the text of the labelled level or code"),
     BeforeValidator(_pairs),
 ]
 
@@ -204,11 +214,11 @@ class Column(Record, abstract=True):
         return {"name": self.name} | super().to_dict()
 
     @classmethod
-    def _class_of_kind(cls, data: Mapping[str, Any]) -> type[Any]:
-        """Return the class of a kind. ``levels = "open"`` says of which kind it is."""
+    def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
+        """Return the class of a kind. ``levels = "open"`` selects the kind of open levels."""
         if (kind := data.get("kind")) in ("unit", "weight"):
             raise cls._refusal(
-                data, f"a {kind} is no attribute: write a table [{kind}] with column"
+                data, f"a {kind} is not an attribute: write a table [{kind}] with column"
             )
         is_open = data.get("levels") == "open" and data.get("kind", "categorical") == "categorical"
         return super()._class_of_kind({**data, "kind": "open"} if is_open else data)
@@ -220,15 +230,15 @@ class Column(Record, abstract=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Unread(Column, abstract=True):
-    """A column that is never read, and whose name alone is known.
+    """A column that is never read. Only its name is public.
 
     Parameters
     ----------
     name : str
         Any non-empty text.
     undeclared : tuple of str, default ()
-        ``("kind",)`` if it was left unread because of private cells, which nobody has declared
-        public yet.
+        ``("kind",)`` if the column was left unread because of private cells, and this choice has
+        not been declared public yet.
     """
 
     undeclared: tuple[Literal["kind"], ...] = ()
@@ -245,7 +255,7 @@ class Unread(Column, abstract=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Key(Unread):
-    """A column that tells rows apart. Fresh whole numbers are written instead."""
+    """A column that identifies rows. Fresh whole numbers are written instead."""
 
     kind: ClassVar[str] = "key"
 
@@ -259,7 +269,7 @@ class Ignored(Unread):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(Column, abstract=True):
-    """Facts common to every kind of attribute. Use a subclass.
+    """Public facts that every kind of attribute has. Use a subclass.
 
     Parameters
     ----------
@@ -269,35 +279,35 @@ class Attribute(Column, abstract=True):
         Whether a cell of this column may be missing.
     missing_codes : tuple of str or number, default ()
         Sentinels that stand for "missing" in the data, for example ``"?"`` or ``-9``. NaN, None,
-        NaT, ``pd.NA``, null and empty text always count as missing (not applicable, if the
-        attribute may be that and is not nullable).
+        NaT, ``pd.NA``, null and empty text always count as missing. They count as not applicable if
+        the attribute may be not applicable and is not nullable.
     refused, unknown, not_asked : tuple of str or number, or None, default None
-        Codes of further kinds of missing: the person would not say, or could not, or the question
-        was not put. Each is kept apart from plain missing; needs ``nullable=True``. Empty: the
-        kind may occur and has no code.
+        Codes of other kinds of missing: the person would not say, or could not, or the question
+        was not put. Each kind differs from plain missing, and needs ``nullable=True``. With an
+        empty tuple the kind may occur and has no code.
     not_applicable : tuple of str or number, or None, default None
         Codes of cells that have no value because there is nothing to ask for: the working hours of
-        somebody without work. It is no hole: nothing fills it. A
-        :class:`~missdp.schema.NotApplicable` rule adds this fact by itself.
+        a person without work. A cell that is not applicable is not missing, and is never imputed.
+        A :class:`~missdp.schema.NotApplicable` rule adds this fact automatically.
     outside : {"error", "clamp", "missing", "other"}, default "error"
-        What to do with *whatever* is not in the declared domain: too large, not a declared level,
-        not whole, or not readable at all. ``"error"`` refuses the table, and that refusal is an
-        output that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``),
-        ``"clamp"`` (numeric attributes) and ``"other"`` (the level ``other``) refuse no cell.
+        Treatment of every cell outside the declared domain: too large, not a declared level, not
+        whole, or not readable at all. ``"error"`` refuses the table, and that refusal is an output
+        that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``), ``"clamp"``
+        (numeric attributes) and ``"other"`` (the level ``other``) refuse no cell.
     other : str, int or bool, optional
-        The level that cells outside the domain count as, each by itself, with ``outside="other"``;
-        missing cells too, where none may be missing.
-    settled : bool, default False
-        Whether its holes may have been filled before, by rules of the table it was taken from or by
-        `DPImputer`, which say so. Then no guarantee for the ground truth builds on them.
+        With ``outside="other"``, the level of each cell outside the domain. If the attribute is
+        not nullable, missing cells have this level too.
+    imputed_before : bool, default False
+        True if its missing cells may have been filled before. Rules of an earlier table and
+        `DPImputer` set this mark. No guarantee for the ground truth builds on these cells.
     label, units : str
-        For people.
+        Texts for human readers.
     labels : mapping of str to str, default {}
-        What levels, codes and numbers stand for, by their text: ``{"1": "woman", "2": "man"}``.
-        Written into files of SPSS and Stata, and in place of levels where that is asked for.
+        Meanings of levels, codes and numbers, by their text: ``{"1": "woman", "2": "man"}``.
+        Labels are written into files of SPSS and Stata, and in place of levels if requested.
     undeclared : tuple of str, default ()
-        Names of facts on this page that were read from private data and that nobody has declared
-        public yet. A release refuses a schema with such marks unless told to go on.
+        Names of facts on this page that were read from private data and have not been declared
+        public yet. A release refuses a schema with these marks unless they are accepted.
     """
 
     documented_in = "docs/schema-reference.md"
@@ -310,7 +320,7 @@ class Attribute(Column, abstract=True):
     not_applicable: SomeCodes = None
     outside: OutsidePolicy = "error"
     other: str | int | bool | None = None
-    settled: bool = False
+    imputed_before: bool = False
     label: Text = ""
     units: Text = ""
     labels: Labels = ()
@@ -319,9 +329,9 @@ class Attribute(Column, abstract=True):
     @field_validator("*", mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        """Return the values of an array or a series as a tuple, too."""
-        kept = isinstance(value, (str, bytes, tuple, Mapping, Set))
-        return jsonable(tuple(value) if isinstance(value, Iterable) and not kept else value)
+        """Return the values of an array or a series as a tuple."""
+        is_scalar = isinstance(value, (str, bytes, tuple, Mapping, Set))
+        return jsonable(tuple(value) if isinstance(value, Iterable) and not is_scalar else value)
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -347,7 +357,7 @@ class Attribute(Column, abstract=True):
         return (*first, *(KINDS[1:2] if self.nullable else ()), *others)
 
     def codes_of(self, kind: Kind) -> tuple[str | float, ...]:
-        """Return what stands for a kind of missing in the data."""
+        """Return the codes that stand for a kind of missing in the data."""
         return getattr(self, CODE_FIELDS[kind]) or ()
 
     @property
@@ -360,17 +370,17 @@ class Attribute(Column, abstract=True):
         """Integer code of a plainly missing cell: after the levels and not applicable."""
         return self.size + (self.not_applicable is not None)
 
-    def plainly_missing(self) -> Self:
-        """Return the attribute with all holes of one kind; "not applicable" stays what it is."""
+    def with_one_missing_kind(self) -> Self:
+        """Return the attribute with one kind of missing. "Not applicable" stays separate."""
         return replace(self, refused=None, unknown=None, not_asked=None, labels=())
 
     @property
     def refuses(self) -> bool:
-        """Whether some cell of this column makes reading fail: ``outside`` is ``"error"``."""
+        """True if some cell of this column makes reading fail: ``outside`` is ``"error"``."""
         return self.outside == "error"
 
     def _problems(self) -> Iterator[str]:
-        """Yield what is wrong; each check may rely on those before it."""
+        """Yield the problems of the facts. Each check may rely on the checks before it."""
         if self.outside == "other" and self.other is None:
             yield 'outside = "other" needs other, one of the levels'
         if unknown := [n for n in self.undeclared if n not in {f.name for f in fields(self)}]:
@@ -380,7 +390,7 @@ class Attribute(Column, abstract=True):
     def _wrong_codes(self) -> Iterator[str]:
         if self.outside == "missing" and not self.nullable and getattr(self, "levels", None) != ():
             yield 'outside = "missing" needs nullable = true'
-        seen: dict[str | float, str] = {}
+        field_of_code: dict[str | float, str] = {}
         for kind, fact in CODE_FIELDS.items():
             codes = getattr(self, fact)
             if codes is None or (kind == "missing" and not codes):
@@ -389,18 +399,18 @@ class Attribute(Column, abstract=True):
                 yield f"{fact} need{'' if kind == 'missing' else 's'} nullable = true"
             if not all(abs(code) < MAX_INTEGER for code in codes if not isinstance(code, str)):
                 yield f"{fact} that are numbers must be finite and below 2**53 in size"
-            null = "missing" if self.nullable else "not_applicable"  # which an empty cell is
+            null = "missing" if self.nullable else "not_applicable"  # the kind of an empty cell
             if kind not in ("missing", null) and "" in {str(code).strip() for code in codes}:
                 yield f"{fact} cannot be empty text: an empty cell is missing, or not applicable"
             for code in {_plain_code(code) for code in codes}:
-                if seen.setdefault(code, fact) != fact:
-                    yield f"a code is of two kinds: {seen[code]} and {fact} both have {code!r}"
+                if (other := field_of_code.setdefault(code, fact)) != fact:
+                    yield f"a code is of two kinds: {other} and {fact} both have {code!r}"
 
-    def _labelled_nothing(self, known: Callable[[str], bool]) -> Iterator[str]:
-        """Yield that a label is of nothing: neither of a level or number, nor of a code."""
+    def _labelled_nothing(self, is_in_domain: Callable[[str], bool]) -> Iterator[str]:
+        """Yield a problem for each label that belongs to no level, number or code."""
         codes = {_plain_code(code) for kind in self.kinds for code in self.codes_of(kind)}
         for key, _ in self.labels:
-            if not known(key) and _plain_code(key) not in codes:
+            if not is_in_domain(key) and _plain_code(key) not in codes:
                 yield f"there is a label of {key!r}, which is neither in the domain nor a code"
 
 
@@ -414,7 +424,7 @@ def _plain_code(code: str | float) -> str | float:
 
 
 def _refusal(name: object, why: str) -> SchemaError:
-    """Return one line about an attribute; the schema is public, so its facts may be named."""
+    """Return an error about an attribute. The schema is public, so the error may name its facts."""
     subject = f"attribute {name!r}" if isinstance(name, str) and name else "an attribute"
     return SchemaError(f"{subject}: {why}")
 
@@ -432,7 +442,7 @@ class _Levelled(Attribute, abstract=True):
         yield from super()._problems()
         levels = self.levels
         if levels == () and self.not_applicable is None:
-            yield "levels must not be empty, but where not_applicable is set: no row has a value"
+            yield "levels must not be empty unless not_applicable is set"
         if len(levels) > MAX_LEVELS:
             yield f"at most {MAX_LEVELS} levels are supported"
         if len(set(levels)) != len(levels):
@@ -453,14 +463,14 @@ class _Levelled(Attribute, abstract=True):
             yield 'outside = "clamp" is for numeric attributes only'
 
     def _wrong_references(self) -> Iterator[str]:
-        """Yield facts that name what is no level."""
+        """Yield problems of facts that must name a level."""
         reader = LevelReader(self.levels)
         if self.other is not None and (type(self.other), self.other) not in self.codes_by_level:
             yield "other must be one of the levels"
         yield from self._labelled_nothing(lambda key: reader.read(key) >= 0)
 
     def _levels_that_are_codes(self, codes: Iterable[str | float]) -> list[str | int | bool]:
-        """Levels that a code would be read as; text levels clash with equal text only."""
+        """Return the levels that codes would be read as. Text levels clash with equal text only."""
         reader = LevelReader(self.levels)
         text = isinstance(next(iter(self.levels), ""), str)
         clash: set[str | int | bool] = set()
@@ -478,19 +488,19 @@ class _Levelled(Attribute, abstract=True):
 
     @cached_property
     def codes_by_level(self) -> Mapping[tuple[type, object], int]:
-        """The code of each level, by its type as well, since 1 equals true."""
+        """The code of each level. The type belongs to the key, since 1 equals true."""
         return {(type(level), level): code for code, level in enumerate(self.levels)}
 
     @property
     def level_labels(self) -> tuple[str, ...]:
-        """The label of each level; of a level without one, its text."""
+        """The label of each level. A level without a label has its text."""
         reader = LevelReader(self.levels)
         named = {reader.read(key): label for key, label in self.labels}
         texts = (str(v).lower() if isinstance(v, bool) else str(v) for v in self.levels)
         return tuple(named.get(code, text) for code, text in enumerate(texts))
 
     def not_a_level(self, value: object) -> str:
-        """Say that a value is none, and which levels there are, if these are declared public."""
+        """Return the message that a value is not a level. It lists the levels that are public."""
         public = () if "levels" in self.undeclared else self.levels
         hint = did_you_mean(value, public)
         if public and "labels" not in self.undeclared:
@@ -500,8 +510,8 @@ class _Levelled(Attribute, abstract=True):
                 hint = f". It is the label of the level {public[labelled.pop()]!r}"
         listed = ", ".join(map(repr, public[:_SHOWN_LEVELS]))
         more = ", ..." if len(public) > _SHOWN_LEVELS else ""
-        known = f", which has {listed}{more}" if listed else ""
-        return f"{value!r} is not a level of {self.name!r}{known}{hint}"
+        public_levels = f", which has {listed}{more}" if listed else ""
+        return f"{value!r} is not a level of {self.name!r}{public_levels}{hint}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -511,9 +521,9 @@ class Categorical(_Levelled):
     Parameters
     ----------
     levels : tuple of str, of int or of bool
-        The whole public domain. Empty, with ``not_applicable=()``, for a column in which no row has
-        a value: nothing is spent on it, and its cells stay without a value in synthetic rows. With
-        ``outside="missing"`` whatever stands in it is left out.
+        The complete public domain. It may be empty, with ``not_applicable=()``, for a column in
+        which no row has a value. Then no budget is spent on the column, and its cells stay without
+        a value in synthetic rows. With ``outside="missing"`` all cells of this column are dropped.
 
     Examples
     --------
@@ -526,6 +536,17 @@ class Categorical(_Levelled):
 
 @dataclass(frozen=True, kw_only=True)
 class Ordinal(_Levelled):
-    """An attribute with ordered levels, lowest first."""
+    """An attribute with ordered levels, lowest first.
+
+    Parameters
+    ----------
+    levels : tuple of str, of int or of bool
+        The complete public domain, in increasing order.
+
+    Examples
+    --------
+    >>> Ordinal(name="school", levels=("primary", "secondary", "tertiary")).size
+    3
+    """
 
     kind: ClassVar[str] = "ordinal"

@@ -1,4 +1,4 @@
-"""How a number is cut into bins and spikes: declared, or released by a fit."""
+"""Bins and spikes of numeric attributes: declared, or released by a fit."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from missdp.validation import NonNegative
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
-_MIN_WEIGHT = 1e-12  # of all subintervals of a bin together; below it, values lie evenly
+_MIN_WEIGHT = 1e-12  # total weight of the subintervals of a bin, below which draws are uniform
 
 
 class BinSource(StrEnum):
-    """Where the bins of a number come from.
+    """Origin of the bins of a numeric attribute.
 
-    ``EACH_NUMBER``: bounds and step allow few numbers, and each of them is a bin. ``PENDING``: a
-    fit that is under way finds them. ``RELEASE``: a fit that is done found them.
+    ``DECLARED``: the schema declares the bins. ``EACH_NUMBER``: bounds and step allow few numbers,
+    and each number is a bin. ``PENDING``: the present fit estimates the bins. ``RELEASE``: a
+    completed fit released the bins.
     """
 
     DECLARED = "declared"
@@ -40,23 +41,23 @@ class BinSource(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Binning(Record):
-    """Bins and spikes of a number, and how its values lie inside bins.
+    """Bins and spikes of a numeric attribute, and the distribution of its values inside bins.
 
     Parameters
     ----------
     edges : tuple of float
-        Bin edges, increasing. Bins are closed on the left; the last one is closed on both sides.
+        Increasing bin edges. Bins are closed on the left. The last bin is closed on both sides.
     spikes : tuple of float, default ()
-        Values that are counted and drawn by themselves; their bins keep the other values.
+        Values that are counted and drawn separately. Their bins hold the other values.
     subintervals : tuple of float, default ()
-        Edges that divide the bins further. They contain the edges of all bins.
+        Edges that divide the bins into smaller intervals. They contain the edges of all bins.
     weights : tuple of float, default ()
-        How much of the values, spikes aside, lies in each subinterval. Values inside a bin are
-        drawn accordingly. Without weights they are drawn uniformly.
+        Relative frequency of the values, without spikes, in each subinterval. Values inside a bin
+        are drawn accordingly. Without weights they are drawn uniformly. Released or public.
     source : BinSource, default BinSource.DECLARED
-        Where the bins come from.
+        Origin of the bins.
     release : str, default ""
-        The id of the release that found them. Binnings that differ in it only are equal.
+        The id of the release of the bins. It does not count in comparisons for equality.
     """
 
     edges: tuple[float, ...]
@@ -68,7 +69,7 @@ class Binning(Record):
 
     @property
     def cells(self) -> Binning:
-        """The same bins and spikes, wherever they come from."""
+        """The bins and spikes without their origin."""
         return replace(self, source=BinSource.DECLARED, release="")
 
     @classmethod
@@ -78,7 +79,7 @@ class Binning(Record):
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> Self:
-        """Return the bins of a dictionary, which must say where they come from."""
+        """Return the bins of a dictionary, which must state their origin."""
         if "source" not in data:
             raise cls._refusal(data, "source is required")
         return super()._read(data)
@@ -95,30 +96,38 @@ class Binning(Record):
 
 
 class _Intervals:
-    """Intervals between edges, closed on the left; the last one is closed on both sides."""
+    """Intervals between edges, closed on the left. The last interval is closed on both sides."""
 
     def __init__(self, edges: Floats, spikes: Floats) -> None:
         self.edges = edges
-        #: First whole number from each edge on; of the last one, the first after the domain.
+        #: First whole number from each edge on. The last number lies after the domain.
         self.firsts = np.ceil(edges)
         self.firsts[-1] = edges[-1] + 1
         #: The interval of each spike.
         self.home = self.holding(spikes)
-        #: How many whole numbers but spikes each holds.
+        #: Number of whole numbers in each interval, without spikes.
         self.others = np.diff(self.firsts) - np.bincount(self.home, minlength=len(edges) - 1)
 
     def holding(self, values: Floats) -> Ints:
         """Return the interval that each value is in."""
-        found = np.searchsorted(self.edges, values, side="right") - 1
-        return np.clip(found, 0, len(self.edges) - 2)
+        interval = np.searchsorted(self.edges, values, side="right") - 1
+        return np.clip(interval, 0, len(self.edges) - 2)
 
 
 class Bins:
-    """The bins of an attribute in units of its step: what codes stand for.
+    """Codes of the bins and spikes of an attribute, in units of its step.
 
-    Codes go up with the middle of their values. A bin whose whole numbers are all spikes has no
-    code of its own. The facts are those of a `Binning`. With ``integer``, all values are whole
-    numbers of units.
+    Codes increase with the middle of their values. A bin whose whole numbers are all spikes has no
+    code.
+
+    Parameters
+    ----------
+    edges, spikes, subintervals : ndarray of float
+        The facts of a `Binning`, in units of the step.
+    weights : sequence of float
+        The weight of each subinterval.
+    integer : bool
+        True if all values are whole numbers of units.
     """
 
     def __init__(
@@ -133,50 +142,50 @@ class Bins:
         self._integer, self._subedges, self._weights = integer, subintervals, weights
         self._spikes = np.unique(spikes) + 0.0  # no -0.0
         self.intervals = bins = _Intervals(edges, self._spikes)
-        kept = np.flatnonzero(bins.others > 0) if integer else np.arange(len(bins.others))
-        low = np.concatenate([self._spikes, edges[:-1][kept]])
-        high = np.concatenate([self._spikes, edges[1:][kept]])
+        coded = np.flatnonzero(bins.others > 0) if integer else np.arange(len(bins.others))
+        low = np.concatenate([self._spikes, edges[:-1][coded]])
+        high = np.concatenate([self._spikes, edges[1:][coded]])
         order = np.argsort((low + high) / 2, kind="stable")
         self._low, self._high = low[order], high[order]
-        self._bin = np.concatenate([np.full(len(self._spikes), -1), kept])[order]
+        self._bin = np.concatenate([np.full(len(self._spikes), -1), coded])[order]
         code = np.argsort(order)
         self._spike_code = code[: len(self._spikes)]
-        # Where only spikes are left, what is no spike (a mean, say) counts as one of them.
+        # In a bin of spikes only, another value, such as a mean, counts as one of the spikes.
         self._bin_code = np.full(len(edges) - 1, -1, dtype=np.int64)
         self._bin_code[bins.home] = self._spike_code
-        self._bin_code[kept] = code[len(self._spikes) :]
+        self._bin_code[coded] = code[len(self._spikes) :]
         self.centres: Floats = (self._low + self._high) / 2
 
     @cached_property
-    def reach(self) -> tuple[Floats, Floats]:
-        """Least and greatest value that each code stands for."""
+    def code_ranges(self) -> tuple[Floats, Floats]:
+        """Smallest and largest value of each code."""
         spike, where = self._bin < 0, np.maximum(self._bin, 0)
         if self._integer:
-            least, greatest = self.intervals.firsts[where], self.intervals.firsts[where + 1] - 1
+            low, high = self.intervals.firsts[where], self.intervals.firsts[where + 1] - 1
         else:
-            least, greatest = self._low, np.nextafter(self._high, -np.inf)
+            low, high = self._low, np.nextafter(self._high, -np.inf)
             last = self._high == self.intervals.edges[-1]
-            greatest = np.where(last, self._high, greatest)
+            high = np.where(last, self._high, high)
         for one in self._spikes:
-            least = np.where(least == one, self._next(one, np.inf), least)
+            low = np.where(low == one, self._next(one, np.inf), low)
         for one in self._spikes[::-1]:
-            greatest = np.where(greatest == one, self._next(one, -np.inf), greatest)
-        return np.where(spike, self._low, least), np.where(spike, self._low, greatest)
+            high = np.where(high == one, self._next(one, -np.inf), high)
+        return np.where(spike, self._low, low), np.where(spike, self._low, high)
 
     def _next(self, value: float, way: float) -> float:
-        """Return the value next to one, upwards or downwards."""
+        """Return the value next to a value, upwards or downwards."""
         return float(value + np.sign(way) if self._integer else np.nextafter(value, way))
 
     def labels(
         self, values: Callable[[Floats], Floats], format_value: Callable[[float], str]
     ) -> tuple[str, ...]:
-        """Return a text for each code; with all digits only if they tell codes apart."""
+        """Return a text for each code. It has all digits only if shorter texts would be equal."""
         low, high, spikes = (values(n).tolist() for n in (self._low, self._high, self._spikes))
         home = self.intervals.home.tolist()
 
         def named(text: Callable[[float], str]) -> Iterator[str]:
             for start, end, one in zip(low, high, self._bin.tolist(), strict=True):
-                without = [text(s) for s, own in zip(spikes, home, strict=True) if own == one]
+                without = [text(s) for s, h in zip(spikes, home, strict=True) if h == one]
                 rest = f" except {', '.join(without)}" if without else ""
                 yield text(start) if one < 0 else f"[{text(start)}, {text(end)}){rest}"
 
@@ -192,29 +201,29 @@ class Bins:
         return np.where(self._spikes[near] == values, self._spike_code[near], codes)
 
     def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
-        """Return values drawn from bins, never a spike, and spikes as they are."""
+        """Return values drawn from bins, and the values of spikes. A bin never yields a spike."""
         where = self._bin[codes]
         parts = self._subintervals
         part, uniform = self._drawn_subintervals(where, uniform)
         if self._integer:
             drawn = parts.firsts[part] + np.floor(uniform * parts.others[part])
-            for spike, own in zip(self._spikes, parts.home, strict=True):
-                drawn[(part == own) & (drawn >= spike)] += 1  # the next one may be a spike, too
+            for spike, home in zip(self._spikes, parts.home, strict=True):
+                drawn[(part == home) & (drawn >= spike)] += 1  # the next one may be a spike, too
         else:
             low, high = parts.edges[part], parts.edges[part + 1]
             drawn = low + uniform * (high - low)
-            drawn = self._beside_spikes(np.minimum(drawn, np.nextafter(high, -np.inf)), where)
+            drawn = self._off_spikes(np.minimum(drawn, np.nextafter(high, -np.inf)), where)
             edges = self.intervals.edges
-            drawn = np.clip(drawn, edges[0], edges[-1])  # no float but spikes is left
+            drawn = np.clip(drawn, edges[0], edges[-1])  # the bin holds no float but spikes
         return np.asarray(np.where(where < 0, self._low[codes], drawn))
 
     @cached_property
     def _subintervals(self) -> _Intervals:
-        """The subintervals of bins; the bins themselves if they have none."""
+        """The subintervals of bins, or the bins if they have no subintervals."""
         return _Intervals(self._subedges, self._spikes) if self._weights else self.intervals
 
     def _drawn_subintervals(self, where: Ints, uniform: Floats) -> tuple[Ints, Floats]:
-        """Return the subinterval of its bin that each number falls into, and where in it."""
+        """Return the subinterval of each draw, and the position of the draw in the subinterval."""
         if not self._weights:
             return where, uniform
         ends, begin = self._cumulated
@@ -236,17 +245,17 @@ class Bins:
         weights = np.where(size > 0, np.asarray(self._weights), 0.0)
         empty = np.add.reduceat(weights, begin[:-1]) <= _MIN_WEIGHT
         bin_of = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
-        weights = np.where(empty[bin_of], size, weights)  # nothing is known inside: evenly
+        weights = np.where(empty[bin_of], size, weights)  # uniform without information
         total = np.add.reduceat(weights, begin[:-1])[bin_of]
-        weights = weights / np.where(total > 0, total, 1.0)  # of each bin: no digit is lost
+        weights = weights / np.where(total > 0, total, 1.0)  # in each bin, so no digit is lost
         return np.concatenate([[0.0], np.cumsum(weights)]), begin
 
-    def _beside_spikes(self, drawn: Floats, where: Ints) -> Floats:
-        """Move what was drawn on a spike by the least step towards the middle of its bin."""
+    def _off_spikes(self, drawn: Floats, where: Ints) -> Floats:
+        """Move each draw on a spike by the smallest step towards the middle of its bin."""
         home, edges = self.intervals.home, self.intervals.edges
         up = self._spikes < (edges[:-1] + edges[1:])[home] / 2
         for rises, way in ((up, np.inf), (~up, -np.inf)):
             near = list(zip(self._spikes[rises], home[rises], strict=True))
-            for spike, own in near if way > 0 else near[::-1]:
-                drawn[(where == own) & (drawn == spike)] = np.nextafter(spike, way)
+            for spike, bin_ in near if way > 0 else near[::-1]:
+                drawn[(where == bin_) & (drawn == spike)] = np.nextafter(spike, way)
         return drawn

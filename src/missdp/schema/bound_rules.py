@@ -1,4 +1,4 @@
-"""Rules as they are computed with, once they are bound to the attributes of a schema."""
+"""Bound rules: rules with references to the attributes of a schema, ready for computation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from missdp.schema.logic import Cells, CellsByName, Predicate, Truth
 from missdp.schema.numeric import AnyAttribute, Numeric
 from missdp.types import Flags, Floats
 
-_ROUNDING = 1e-12  # of the largest sum of sizes: numbers so near are equal after arithmetic
+_ROUNDING = 1e-12  # share of the largest sum of sizes, within which two numbers count as equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +26,11 @@ class Forbidden:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Attributes that it reads."""
+        """Names of the attributes that the rule reads."""
         return tuple(sorted(self.condition.names))
 
     def broken(self, cells: CellsByName, n: int) -> Truth:
-        """Tell which rows break the rule."""
+        """Return the truth of "the row breaks the rule" for ``n`` rows."""
         return self.condition.truth(cells, n)
 
 
@@ -44,16 +44,16 @@ class Routing:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The attributes that its condition is about."""
+        """Names of the attributes in the condition."""
         return tuple(sorted(self.unless.names))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Attributes that it is about, the target among them."""
+        """Names of the attributes in the condition, and the target."""
         return (*self.reads, self.target.name)
 
     def broken(self, cells: CellsByName, n: int) -> Truth:
-        """Tell which rows break the rule: the target applies, or the condition holds, not both."""
+        """Return the truth of "exactly one holds: the condition, or a value of the target"."""
         applies, stated = self.unless.truth(cells, n), cells[self.target.name].applies
         return (applies & ~stated) | (~applies & stated)
 
@@ -65,36 +65,36 @@ class Derived:
     text: str
     target: AnyAttribute
     by: tuple[str, ...]
-    #: The target's value, or code, for each combination of levels, or of whole numbers.
+    #: The value or code of the target for each combination of levels or whole numbers.
     lookup: Floats | None = None
-    #: With a lookup: the code or whole number with which each of its axes begins.
+    #: With a lookup: the first code or whole number of each axis.
     first: tuple[float, ...] = ()
-    #: Without a lookup: the target is the sum of these multiples of the others, and ``start``.
+    #: Without a lookup: the target is ``start`` plus the sum of these multiples of the others.
     terms: tuple[float, ...] = ()
     start: float = 0.0
-    #: Without either: the target is the completed years from the first of two others, which are
-    #: dates in these units of the calendar, to the second.
+    #: Without lookup and terms: the target is the completed years between two dates in these units
+    #: of the calendar.
     units: tuple[Resolution, Resolution] | None = None
-    #: An attribute that is the target where the first of the others is missing.
+    #: An attribute that equals the target if the first of the others is missing.
     instead: str | None = None
 
     @property
     def is_linear(self) -> bool:
-        """Whether it is a linear equation, so that it can be solved for another attribute."""
+        """True for a linear equation, which can be solved for another attribute."""
         return bool(self.terms)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The attributes that it follows from."""
+        """Names of the attributes that determine the target."""
         return self.by if self.instead is None else (*self.by, self.instead)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Attributes that it is about, the target among them."""
+        """Names of the attributes of the rule, and the target."""
         return (*self.reads, self.target.name)
 
     def solve_for(self, attribute: AnyAttribute) -> Derived:
-        """Return the linear equation as one that determines another of its attributes."""
+        """Return the linear equation in the form that determines another of its attributes."""
         terms = dict(zip(self.by, self.terms, strict=True))
         factor = terms.pop(attribute.name)
         solved = {name: -times / factor for name, times in terms.items()}
@@ -103,14 +103,14 @@ class Derived:
         return Derived(self.text, attribute, (*solved,), terms=(*solved.values(),), start=start)
 
     def compute(self, cells: CellsByName, n: int) -> Cells:
-        """Return what is known of the target from the others."""
-        given, none = [cells[name] for name in self.by], np.zeros(n, dtype=bool)
-        not_applicable = reduce(or_, (c.not_applicable for c in given), none)
-        missing = reduce(or_, (c.missing for c in given), none) & ~not_applicable
+        """Return bounds on the target that follow from the other attributes, for ``n`` rows."""
+        sources, none = [cells[name] for name in self.by], np.zeros(n, dtype=bool)
+        not_applicable = reduce(or_, (c.not_applicable for c in sources), none)
+        missing = reduce(or_, (c.missing for c in sources), none) & ~not_applicable
         if self.lookup is not None:
-            low, high = self._looked_up(self.lookup, given)
+            low, high = self._looked_up(self.lookup, sources)
         elif self.units is not None:
-            earlier, later = given
+            earlier, later = sources
             low = completed_years(earlier.high, later.low, self.units)
             high = completed_years(earlier.low, later.high, self.units)
         else:
@@ -119,16 +119,16 @@ class Derived:
         if self.instead is None:
             return computed
         parts = ("low", "high", "missing", "not_applicable")
-        other, absent = cells[self.instead], given[0].missing
+        other, absent = cells[self.instead], sources[0].missing
         return Cells(*(np.where(absent, getattr(other, p), getattr(computed, p)) for p in parts))
 
-    def _looked_up(self, lookup: Floats, given: list[Cells]) -> tuple[Floats, Floats]:
-        """Return the value where all is known exactly, else the ends of all values."""
+    def _looked_up(self, lookup: Floats, sources: list[Cells]) -> tuple[Floats, Floats]:
+        """Return the looked-up value if all cells are exact, else the range of all values."""
         places = [
             np.where(c.has_value, np.clip(c.low - first, 0, size - 1), 0).astype(np.int64)
-            for c, first, size in zip(given, self.first, lookup.shape, strict=True)
+            for c, first, size in zip(sources, self.first, lookup.shape, strict=True)
         ]
-        exact = np.all([c.are_exact for c in given], axis=0)
+        exact = np.all([c.are_exact for c in sources], axis=0)
         values = lookup[tuple(places)]
         return np.where(exact, values, lookup.min()), np.where(exact, values, lookup.max())
 
@@ -141,7 +141,7 @@ class Derived:
         return self._rounded(low, cells), self._rounded(high, cells)
 
     def _tolerance(self, cells: CellsByName) -> Floats | float:
-        """Return how far arithmetic in floating point may have missed the sum."""
+        """Return a bound on the rounding error of the sum."""
         if not self.is_linear:
             return 0.0
         sizes: Floats | float = abs(self.start)
@@ -151,7 +151,7 @@ class Derived:
         return _ROUNDING * sizes
 
     def _rounded(self, values: Floats, cells: CellsByName) -> Floats:
-        """Return bounds and whole numbers of the target where arithmetic missed them narrowly."""
+        """Round values that lie within the rounding error of a bound or a whole number."""
         if not isinstance(self.target, Numeric):
             return values
         tolerance = self._tolerance(cells)
@@ -163,7 +163,7 @@ class Derived:
         return values
 
     def outside(self, computed: Cells) -> Flags:
-        """Tell where the computed value is surely not in the target's domain."""
+        """Return True for rows whose computed value is certainly outside the target's domain."""
         if not isinstance(self.target, Numeric):
             return np.zeros(len(computed.low), dtype=bool)
         outside = (computed.high < self.target.lower) | (computed.low > self.target.upper)
@@ -172,7 +172,7 @@ class Derived:
         return np.asarray(outside & computed.has_value)
 
     def broken(self, cells: CellsByName, n: int) -> Truth:
-        """Tell which rows break the rule."""
+        """Return the truth of "the row breaks the rule" for ``n`` rows."""
         computed, target = self.compute(cells, n), cells[self.target.name]
         tolerance = self._tolerance(cells)
         apart = computed.high + tolerance < target.low

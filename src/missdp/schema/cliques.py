@@ -1,8 +1,7 @@
 """Cliques of attributes that are counted together: checks, batches and groups.
 
-All of it is planned from public facts. The counting kernel (`missdp.session.counting`) puts each
-row into one cell of each group, whatever the groups are. So a poor plan takes time, and changes no
-bound.
+Plans depend on public facts only. The counting kernel (`missdp.session.counting`) puts each row
+into one cell of each group, for any groups. So a poor plan takes time, and changes no bound.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted tog
 #: Which rows count: those observed on the clique, or all, with missing as one more level.
 Rows: TypeAlias = Literal["observed", "extended"]
 
-MAX_CELLS = 50_000_000  # of one clique: 400 MB of counts
-_MAX_TOTAL_CELLS = 4 * MAX_CELLS
-_PLANNED_AT_ONCE = 2000  # cliques
-_BLOCK = 32  # attributes
+MAX_CELLS = 50_000_000  # cells of one clique, 400 MB of counts
+_MAX_TOTAL_CELLS = 4 * MAX_CELLS  # cells of all cliques of one call
+_PLANNED_AT_ONCE = 2000  # cliques of one batch of planning
+_BLOCK = 32  # neighbouring attributes of one block
 
 
 def check_cliques(schema: Schema, cliques: Iterable[Clique], rows: Rows) -> tuple[Clique, ...]:
-    """Return the distinct cliques in order.
+    """Check cliques against limits of memory, and return each clique once, in order.
 
     Parameters
     ----------
     schema : Schema
         Public facts about the rows.
     cliques : iterable of tuple of str
-        Names of attributes; the order matters for the axes of the counts.
+        Names of attributes. Their order is the order of the axes of the counts.
     rows : {"observed", "extended"}
-        Which rows count.
+        The rows that count: rows observed on the clique, or all rows.
 
     Returns
     -------
@@ -62,14 +61,14 @@ def check_cliques(schema: Schema, cliques: Iterable[Clique], rows: Rows) -> tupl
         if cells > MAX_CELLS:
             raise ParameterError(
                 f"clique {names} has {cells:,} cells, more than the {MAX_CELLS:,} that are counted "
-                "exactly; use fewer attributes, or fewer bins or levels"
+                "exactly. Use fewer attributes, or fewer bins or levels."
             )
         distinct[names] = cells
     total = sum(distinct.values())
     if total > _MAX_TOTAL_CELLS:
         raise ParameterError(
             f"{len(distinct)} cliques have {total:,} cells together, more than the "
-            f"{_MAX_TOTAL_CELLS:,} that are held at once; ask for fewer cliques at a time"
+            f"{_MAX_TOTAL_CELLS:,} that are held at once. Request fewer cliques at a time."
         )
     return tuple(distinct)
 
@@ -79,8 +78,8 @@ def plan_groups(
 ) -> list[tuple[Clique, list[Clique]]]:
     """Cover cliques by few groups of attributes, greedily.
 
-    That takes time that grows with the square of the number of cliques, so many are planned in
-    batches of those that lie in the same blocks of neighbouring attributes.
+    The time of planning grows with the square of the number of cliques. Many cliques are therefore
+    planned in batches, by the blocks of neighbouring attributes that contain them.
 
     Parameters
     ----------
@@ -114,7 +113,7 @@ def plan_groups(
 def _planned(
     schema: Schema, cliques: Sequence[Clique], group_cells: int
 ) -> list[tuple[Clique, list[Clique]]]:
-    """Cover a few cliques by groups; see `plan_groups`."""
+    """Cover a few cliques by groups. See `plan_groups`."""
     used = {name for clique in cliques for name in clique}
     attributes = [a for a in schema if a.name in used]
     all_names = tuple(a.name for a in attributes)
@@ -129,18 +128,14 @@ def _planned(
     while len(waiting):
         chosen = _grow(member[0], member, sizes, group_cells)
         covered = ~np.any(member[:, ~chosen], axis=1)
-        names = tuple(name for name, taken in zip(all_names, chosen, strict=True) if taken)
+        names = tuple(name for name, flag in zip(all_names, chosen, strict=True) if flag)
         groups.append((names, [cliques[row] for row in waiting[covered]]))
         waiting, member = waiting[~covered], np.asfortranarray(member[~covered])
     return groups
 
 
-def _grow(
-    start: Flags,
-    member: Flags,
-    sizes: Floats,
-    group_cells: int,
-) -> Flags:
+def _grow(start: Flags, member: Flags, sizes: Floats, group_cells: int) -> Flags:
+    """Return the attributes of a group that starts from a clique and covers more cliques."""
     chosen = start.copy()
     lacking = np.count_nonzero(member[:, ~chosen], axis=1)
     while True:
@@ -155,7 +150,7 @@ def _grow(
 
 
 def batches(schema: Schema, cliques: Iterable[Clique], max_cells: int) -> Iterator[list[Clique]]:
-    """Yield lists of cliques whose counts are held at once.
+    """Split cliques into lists whose counts fit into memory together.
 
     Parameters
     ----------
@@ -164,7 +159,7 @@ def batches(schema: Schema, cliques: Iterable[Clique], max_cells: int) -> Iterat
     cliques : iterable of tuple of str
         All cliques, in the order in which they are counted.
     max_cells : int
-        Largest number of cells of a list; a single clique may have more.
+        Largest number of cells of a list. A single clique may have more cells.
 
     Yields
     ------

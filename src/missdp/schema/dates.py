@@ -1,8 +1,8 @@
-"""Dates and times: numbers in whole units of the calendar, with text at the border.
+"""Dates and times: numbers in whole units of the calendar. Input and output are text.
 
-Inside the library a date *is* an integer attribute: days, say, since 1970. So bins, rules, models
-and draws know nothing of calendars. What a text means is a function of that text and of public
-facts: nothing is guessed, and each part of a date must be there and be possible.
+Inside the library a date *is* an integer attribute, for example days since 1970. Bins, rules,
+models and draws use no calendar. The meaning of a text is a function of the text and of public
+facts. Nothing is guessed, and each part of a date must be present and possible.
 """
 
 from __future__ import annotations
@@ -14,16 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Final,
-    Literal,
-    TypeAlias,
-    get_args,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -48,7 +39,7 @@ _ISO = re.compile(
     rf"(?::(?P<S>\d\d)(?:[.](?P<f>\d{{1,9}}))?)?{_ZONE}?)?)?)?",
     re.ASCII,
 )
-# How each part of a date is read, and written.
+# The pattern and the output format of each part of a date.
 _PARTS: Final = {
     "%Y": (r"(?P<Y>\d{4})", "{Y:04}"), "%b": (r"(?P<b>[A-Za-z]{3})", "{b}"),
     "%m": (r"(?P<m>\d\d)", "{m:02}"), "%-m": (r"(?P<m>\d\d?)", "{m}"),
@@ -56,7 +47,7 @@ _PARTS: Final = {
     "%H": (r"(?P<H>\d\d)", "{H:02}"), "%-H": (r"(?P<H>\d\d?)", "{H}"),
     "%M": (r"(?P<M>\d\d)", "{M:02}"), "%S": (r"(?P<S>\d\d)", "{S:02}"), "%z": (_ZONE, "Z"),
 }  # fmt: skip
-#: Formats that are a number since an origin: its unit, and when it was.
+#: Unit and origin of formats that are a number since an origin.
 ORIGINS: Final[dict[str, tuple[Resolution, str]]] = {
     "%ty": ("Y", "0000"), "%tm": ("M", "1960-01"), "%td": ("D", "1960-01-01"),
     "%tc": ("ms", "1960-01-01"), "sas": ("s", "1960-01-01"), "spss": ("s", "1582-10-14"),
@@ -64,12 +55,12 @@ ORIGINS: Final[dict[str, tuple[Resolution, str]]] = {
 }  # fmt: skip
 _NEEDED: Final[dict[Resolution, str]] = {"Y": "Y", "M": "Ym"}  # all others need a day
 _TIMES: Final = (("H", "hour"), ("M", "minute"), ("S", "second"))
-# A moment as NumPy reads it, its parts if they are not stated, and how many characters it has.
+# A moment as NumPy reads it, the defaults of its parts, and its number of characters.
 _MOMENT: Final = "{Y}-{m:0>2}-{d:0>2}T{H:0>2}:{M}:{S}.{f:0<6}"
 _FIRST: Final = {"m": "1", "d": "1", "H": "0", "M": "00", "S": "00", "f": "0"}
 _MICROSECONDS = len("2020-12-31T23:59:59.123456")
 _DAY = 86_400_000  # milliseconds
-_FARTHEST = 10**14  # units since an origin; beyond lies no bound
+_FARTHEST = 10**14  # units since an origin. Every bound is smaller.
 
 
 def in_units(moments: NDArray[np.datetime64], resolution: Resolution) -> Floats:
@@ -77,20 +68,20 @@ def in_units(moments: NDArray[np.datetime64], resolution: Resolution) -> Floats:
     return moments.astype(f"datetime64[{resolution}]").astype(np.int64).astype(np.float64)
 
 
-_YEAR = 12 * 32 + 31  # more than the largest month and day, as `_since_new_year` numbers them
+_YEAR = 12 * 32 + 31  # parts of a year, more than the largest month and day of `_since_new_year`
 
 
 def completed_years(earlier: Floats, later: Floats, units: tuple[Resolution, Resolution]) -> Floats:
-    """Return the completed years from one date to another, as a person's age is counted.
+    """Return the completed years between two dates, as a person's age is counted.
 
     A year is completed on the anniversary. The anniversary of 29 February is 1 March in years
-    without that day. Before the earlier date the number is negative.
+    without this day. If ``later`` precedes ``earlier``, the number is negative.
 
     Parameters
     ----------
     earlier, later : ndarray of shape (n_rows,)
         Units of the calendar since 1970. A date of whole months or years is its first day, as it is
-        written.
+        written. Private, if the rows are.
     units : tuple of two units of the calendar
         The unit of each array.
 
@@ -113,7 +104,7 @@ def completed_years(earlier: Floats, later: Floats, units: tuple[Resolution, Res
 
 
 def plus_years(values: Floats, years: Floats, unit: Resolution) -> Floats:
-    """Return dates moved by whole years; 29 February becomes 1 March in years without that day.
+    """Shift dates by whole years. 29 February becomes 1 March in years without this day.
 
     Parameters
     ----------
@@ -132,12 +123,12 @@ def plus_years(values: Floats, years: Floats, unit: Resolution) -> Floats:
     moments = np.floor(values).astype(np.int64).astype(f"datetime64[{unit}]")
     months = moments.astype("datetime64[M]")
     later = months + 12 * years.astype(np.int64)
-    found = later.astype(moments.dtype) + (moments - months.astype(moments.dtype))
-    return np.asarray(found.astype(np.int64).astype(np.float64))
+    shifted = later.astype(moments.dtype) + (moments - months.astype(moments.dtype))
+    return np.asarray(shifted.astype(np.int64).astype(np.float64))
 
 
 def _since_new_year(values: Floats, unit: Resolution) -> Floats:
-    """Return years with `_YEAR` parts each, in which dates have the order of month and day."""
+    """Return dates in parts of a year, `_YEAR` each, in the order of month and day."""
     moments = np.floor(values).astype(np.int64).astype(f"datetime64[{unit}]")
     years, months = moments.astype("datetime64[Y]"), moments.astype("datetime64[M]")
     month = (months - years.astype("datetime64[M]")).astype(np.int64)
@@ -147,15 +138,21 @@ def _since_new_year(values: Floats, unit: Resolution) -> Floats:
 
 @dataclass(frozen=True)
 class DateFormat:
-    """A way to write dates: ISO, a pattern such as ``%d.%m.%Y``, or a number since an origin."""
+    """A format of dates: ISO, a pattern such as ``%d.%m.%Y``, or a number since an origin.
+
+    Parameters
+    ----------
+    format : str, optional
+        The pattern, or the name of an origin. By default ISO 8601.
+    """
 
     format: str | None = None
 
     def problem(self, resolution: Resolution) -> str | None:
-        """Say why dates of this unit cannot be written like this; None if they can."""
+        """Return the reason why dates of this unit cannot be written in the format, or None."""
         if self.format is None or self.format in ORIGINS:
             lossy = self.format in ("%ty", "%tm") and not self.is_integer(resolution)
-            return "format has no place for the step" if lossy else None
+            return "format cannot represent the step" if lossy else None
         parts = [part for part in self._split if part.startswith("%")]
         names = [part[-1].replace("b", "m") for part in parts]
         if not parts or {*parts} - {*_PARTS}:
@@ -180,24 +177,41 @@ class DateFormat:
     def read(
         self, texts: Sequence[str], resolution: Resolution, *, zoned: bool
     ) -> tuple[Floats, Flags]:
-        """Return the unit of the calendar that each text lies in, and whether it is a date."""
+        """Return the unit of the calendar of each text, and a flag for texts that are dates.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            Private, if the cells are.
+        resolution : {"Y", "M", "D", "h", "m", "s", "ms"}
+            The unit of the calendar.
+        zoned : bool
+            True if each text must state a time zone. Otherwise no text may state one.
+
+        Returns
+        -------
+        values : ndarray of shape (n_texts,)
+            Units since 1970.
+        possible : ndarray of bool, shape (n_texts,)
+            True for texts that are dates in the format.
+        """
         if self.format in ORIGINS:
             numbers = [read_number(text) for text in texts]
             return self.since_origin([np.nan if n is None else n for n in numbers], resolution)
         needed = {*_NEEDED.get(resolution, "Ymd")} | ({"z"} if zoned else set())
         moments = [self._moment(text, needed) for text in texts]
         possible = np.array([moment is not None for moment in moments], dtype=bool)
-        found = np.array([moment or 0 for moment in moments], dtype="datetime64[us]")
-        return in_units(found, resolution), possible
+        parsed = np.array([moment or 0 for moment in moments], dtype="datetime64[us]")
+        return in_units(parsed, resolution), possible
 
     def _moment(self, text: str, needed: Set[str]) -> np.datetime64 | None:
-        """Return the moment of a text, in the world's time if it has a zone; None if it has none.
+        """Return the moment of a text, in UTC if the text has a zone. None: the text is no date.
 
-        All parts that are needed must be there, and a zone only if it is needed.
+        All parts in ``needed`` must be present, and a zone only if it is needed.
         """
         match = self._pattern.fullmatch(text)
         part = {} if match is None else {k: v for k, v in match.groupdict().items() if v}
-        with contextlib.suppress(ValueError):  # there is no such month, and no 30 February
+        with contextlib.suppress(ValueError):  # an impossible month, or 30 February
             if name := part.pop("b", None):
                 part["m"] = str(1 + _MONTHS.index(name.lower()))
             zone = part.get("z")
@@ -209,7 +223,7 @@ class DateFormat:
     def since_origin(
         self, numbers: Sequence[float] | Floats, resolution: Resolution
     ) -> tuple[Floats, Flags]:
-        """Return the unit of the calendar that each number since the origin lies in."""
+        """Return the unit of the calendar of each number since the origin, and a flag for dates."""
         unit, origin = ORIGINS[str(self.format)]
         values = np.asarray(numbers, dtype=np.float64)
         possible = np.abs(values) < _FARTHEST / (_DAY if unit == "D" else 1)
@@ -220,7 +234,7 @@ class DateFormat:
         return in_units(moments, resolution), possible
 
     def write(self, values: Floats, resolution: Resolution) -> list[Any]:
-        """Return dates as they are written in the format: text, or numbers since the origin."""
+        """Return dates in the format: text, or numbers since the origin."""
         moments = values.astype(np.int64).astype(f"datetime64[{resolution}]")
         if self.format in ORIGINS:
             unit, origin = ORIGINS[str(self.format)]
@@ -235,22 +249,22 @@ class DateFormat:
         return [template.format(**_named(moment)) for moment in moments.tolist()]
 
     def is_integer(self, resolution: Resolution) -> bool:
-        """Whether dates of this unit are whole numbers since the origin."""
+        """Return True if dates of this unit are whole numbers since the origin."""
         order = get_args(Resolution)
         return order.index(resolution) <= order.index(ORIGINS[str(self.format)][0])
 
 
 def _offset(zone: str) -> np.timedelta64:
-    """Return how far a zone is ahead of UTC."""
+    """Return the offset of a zone from UTC."""
     minutes = 0 if zone == "Z" else 60 * int(zone[1:3]) + int(zone[-2:])
     return np.timedelta64(-minutes if zone[0] == "-" else minutes, "m")
 
 
 def _named(moment: dt.date) -> dict[str, Any]:
-    """Return the parts of a date by the letters that formats have for them."""
-    found = {"Y": moment.year, "m": moment.month, "d": moment.day}
-    found |= {letter: getattr(moment, name, 0) for letter, name in _TIMES}
-    return {**found, "b": _MONTHS[moment.month - 1].capitalize()}
+    """Return the parts of a date by their letters in formats."""
+    parts = {"Y": moment.year, "m": moment.month, "d": moment.day}
+    parts |= {letter: getattr(moment, name, 0) for letter, name in _TIMES}
+    return {**parts, "b": _MONTHS[moment.month - 1].capitalize()}
 
 
 _STEP = re.compile(r"([1-9]\d{0,5})? ?([a-z]+?)s?")
@@ -272,24 +286,24 @@ class Date(Numeric):
     Parameters
     ----------
     lower, upper : str or datetime.date
-        Public bounds, such as ``"2018-01-01"``; both belong to the domain. They are kept as numbers
-        of units of the calendar since 1970.
+        Public bounds, such as ``"2018-01-01"``. Both belong to the domain. They are stored as
+        numbers of units of the calendar since 1970.
     step : str, default "day"
         ``"day"``, ``"week"``, ``"month"``, ``"quarter"`` or ``"year"``, or several: ``"2 weeks"``.
-        Dates are cut to the step that they lie in, counted from ``lower``.
+        Dates are rounded down to a whole number of steps from ``lower``.
     edges, spikes : tuple of str, optional
-        As for numbers: ``("2018-01-01", "2019-01-01", "2020-12-31")`` cuts into years.
+        As for numbers: ``("2018-01-01", "2019-01-01", "2020-12-31")`` makes bins of years.
     format : str, optional
-        How dates are written where they are no dates by type: ``"%d.%m.%Y"``, of the parts ``%Y``,
-        ``%m``, ``%d``, ``%b`` (Jan), ``%-m`` and ``%-d`` (without a zero in front), or a number:
-        ``"%td"``, ``"%tm"``, ``"%ty"``, ``"%tc"`` (Stata), ``"spss"``, ``"sas"``, ``"excel"``,
-        ``"unix"``. They are written like this again. By default they are read in ISO 8601 only, and
-        come out as dates of the frame or file.
+        The format of dates in text or numbers. A pattern such as ``"%d.%m.%Y"`` has the parts
+        ``%Y``, ``%m``, ``%d``, ``%b`` (Jan), ``%-m`` and ``%-d`` (without a zero in front). Numbers
+        are ``"%td"``, ``"%tm"``, ``"%ty"``, ``"%tc"`` (Stata), ``"spss"``, ``"sas"``, ``"excel"``
+        or ``"unix"``. Dates are written in the same format. By default dates are read in ISO 8601
+        only, and written as dates of the frame or file.
 
     Notes
     -----
-    Whatever is no date in the format, 30 February among it, or out of bounds, or a moment with a
-    time zone, is ``outside`` the domain.
+    A cell is ``outside`` the domain if it is not a date in the format, such as 30 February. So is a
+    cell out of bounds, and a moment with a time zone.
 
     Examples
     --------
@@ -321,9 +335,9 @@ class Date(Numeric):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_units(cls, given: ArgsKwargs) -> ArgsKwargs:
+    def _in_units(cls, arguments: ArgsKwargs) -> ArgsKwargs:
         """Return the facts with the step and the bounds in units of the calendar."""
-        facts = dict(given.kwargs or {})
+        facts = dict(arguments.kwargs or {})
         step = facts.get("step")
         if isinstance(step, str) or facts.get("resolution") is None:
             facts["resolution"], size = cls._step_of(step, facts)
@@ -332,86 +346,86 @@ class Date(Numeric):
             value, bound = facts[fact], partial(cls._bound, facts)
             many = isinstance(value, (list, tuple))
             facts[fact] = tuple(map(bound, value)) if many else bound(value)
-        return ArgsKwargs(given.args, facts)
+        return ArgsKwargs(arguments.args, facts)
 
     @classmethod
     def _step_of(cls, step: object, facts: Mapping[str, Any]) -> tuple[Resolution, int]:
-        """Return the unit of a step and how many there are in it."""
+        """Return the unit of a step, and the number of units in the step."""
         match = _STEP.fullmatch(cls.finest if step is None else str(step))
         unit, size = _UNITS.get(match[2] if match else "", ("ms", 0))
         if match is None or not size or unit not in cls.resolutions:
-            known = [name for name, (unit, _) in _UNITS.items() if unit in cls.resolutions]
-            why = f"step must be one of {', '.join(known)}, or several of them"
+            units = [name for name, (unit, _) in _UNITS.items() if unit in cls.resolutions]
+            why = f"step must be one of {', '.join(units)}, or several of them"
             raise cls._refusal(facts, why)
         return unit, size * int(match[1] or 1)
 
     @classmethod
-    def _bound(cls, facts: Mapping[str, Any], given: Any) -> Any:
-        """Return the number of a bound that is given as a date; any other value as it is."""
+    def _bound(cls, facts: Mapping[str, Any], bound: Any) -> Any:
+        """Return the number of a bound that is written as a date. Other values stay unchanged."""
         unit, zone = facts["resolution"], facts.get("timezone")
-        if not isinstance(given, (str, dt.date, np.datetime64)) or unit not in get_args(Resolution):
-            return given
-        text: str | None = str(given)
+        if not isinstance(bound, (str, dt.date, np.datetime64)) or unit not in get_args(Resolution):
+            return bound
+        text: str | None = str(bound)
         if isinstance(zone, str):
             unknown = cls._refusal(facts, "timezone is unknown")
             with replacing(ValueError, LookupError, OSError, by=unknown):
-                text = _in_world(str(given), ZoneInfo(zone))
+                text = _in_world(str(bound), ZoneInfo(zone))
         number = None if text is None else _exact_number(text, unit, zoned=zone is not None)
         if number is None:
-            example = f"{cls.written(0, unit)}{'' if zone is None else 'Z'}"
-            raise cls._refusal(facts, f"{str(given)!r} is no date like {example}")
+            example = f"{cls.date_text(0, unit)}{'' if zone is None else 'Z'}"
+            raise cls._refusal(facts, f"{str(bound)!r} is not a date like {example}")
         return number
 
     @property
     def unit(self) -> Resolution:
-        """The unit of the calendar in which its values are counted, since 1970."""
-        assert self.resolution is not None  # set when it was made
+        """The unit of the calendar of the values, which are counted since 1970."""
+        assert self.resolution is not None  # set by the constructor
         return self.resolution
 
     def number(self, text: str) -> float | None:
-        """Return the number of a public date in ISO 8601; None if it is none, or between two."""
+        """Return the number of a public date in ISO 8601. None: no date, or between two units."""
         return _exact_number(text, self.unit, zoned=self.zoned)
 
     @property
     def in_text(self) -> DateFormat:
-        """How its dates are written in text."""
+        """The format of the dates in text."""
         return DateFormat(self.format)
 
     @property
     def zoned(self) -> bool:
-        """Whether its values are moments of the world's time, read with their time zone."""
+        """True if the values are moments in UTC, read with their time zone."""
         return False
 
-    def stepped(self, values: Floats) -> Floats:
-        """Return the step that each value lies in."""
+    def round_down(self, values: Floats) -> Floats:
+        """Return each value rounded down to a whole number of steps from ``lower``."""
         if self.step is None:
             return values
         return self.lower + self.step * np.floor((values - self.lower) / self.step)
 
     def read_texts(self, texts: Sequence[str], *, iso: bool = False) -> tuple[Floats, Flags]:
-        """Return what texts stand for, and which are dates in the declared format, or in ISO."""
+        """Return the values of texts, and a flag for dates in the declared format, or in ISO."""
         form = DateFormat() if iso else self.in_text
         values, possible = form.read(texts, self.unit, zoned=self.zoned)
-        return self.stepped(values), possible
+        return self.round_down(values), possible
 
     @staticmethod
-    def written(units: int, unit: Any) -> str:
-        """Return the date so many units after 1970 as text; hours with their minutes."""
+    def date_text(units: int, unit: Any) -> str:
+        """Return the text of a date by its number of units since 1970. Hours have minutes."""
         moment = np.datetime64(units, unit)
         return str(moment.astype("datetime64[m]") if unit == "h" else moment)
 
     def format_value(self, value: float) -> str:
-        """Return the first date from a number on, as text."""
-        text = self.written(math.ceil(value), self.unit)
+        """Return the text of the first date that is not before a number."""
+        text = self.date_text(math.ceil(value), self.unit)
         return f"{text}Z" if self.zoned else text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as they are written: dates and the step as text."""
-        found = super().to_dict()
-        del found["resolution"]
+        """Return the facts, with dates and the step as text."""
+        facts = super().to_dict()
+        del facts["resolution"]
         size = "" if self.step is None else f"{self.step:g} "
-        found["step"] = f"{size}{UNIT_NAMES[self.unit]}"
-        return found | {f: each(self.format_value, found[f]) for f in _TEXTS if f in found}
+        facts["step"] = f"{size}{UNIT_NAMES[self.unit]}"
+        return facts | {f: each(self.format_value, facts[f]) for f in _TEXTS if f in facts}
 
     def _problems(self) -> Iterator[str]:
         if self.resolution not in self.resolutions or self.integer is not True:
@@ -436,23 +450,23 @@ class DateTime(Date):
     Parameters
     ----------
     lower, upper : str or datetime.datetime
-        Public bounds, such as ``"2018-01-01T08:00"``; without a zone, in ``timezone``.
+        Public bounds, such as ``"2018-01-01T08:00"``. Bounds without a zone are in ``timezone``.
     step : str, default "second"
         ``"hour"``, ``"minute"``, ``"second"`` or ``"millisecond"``, or several: ``"15min"``.
     timezone : str, optional
-        Such as ``"UTC"`` or ``"Europe/Berlin"``: every cell says its zone, whichever, and comes out
-        in this one. By default no cell may say one.
+        The zone of the output, such as ``"UTC"`` or ``"Europe/Berlin"``. Every cell must state its
+        zone, which may be another. By default no cell may state a zone.
 
     Notes
     -----
-    All else is as for :class:`Date`; a format may also have ``%H``, ``%-H``, ``%M``, ``%S`` and
-    ``%z``.
+    Other facts are the facts of :class:`Date`. A format may also have ``%H``, ``%-H``, ``%M``,
+    ``%S`` and ``%z``.
 
     Examples
     --------
     >>> bounds = {"lower": "2024-01-01T00:00", "upper": "2024-12-31T23:45"}
-    >>> seen = DateTime(name="seen", **bounds, step="15min")
-    >>> seen.format_value(seen.lower + 4 * seen.step)
+    >>> visit = DateTime(name="visit", **bounds, step="15min")
+    >>> visit.format_value(visit.lower + 4 * visit.step)
     '2024-01-01T01:00'
     """
 
@@ -463,11 +477,11 @@ class DateTime(Date):
 
     @property
     def zoned(self) -> bool:
-        """Whether its values are moments of the world's time, read with their time zone."""
+        """True if the values are moments in UTC, read with their time zone."""
         return self.timezone is not None
 
     def number(self, text: str) -> float | None:
-        """Return the number of a public time; without a zone it is that of ``timezone``."""
+        """Return the number of a public time. A time without a zone is in ``timezone``."""
         if self.timezone is None:
             return super().number(text)
         world = _in_world(text, ZoneInfo(self.timezone))
@@ -475,7 +489,7 @@ class DateTime(Date):
 
 
 def _exact_number(text: str, unit: Resolution, *, zoned: bool) -> float | None:
-    """Return the number of a public date in ISO 8601; None if it is none, or between two."""
+    """Return the number of a public date in ISO 8601. None: no date, or between two units."""
     (value,), (possible,) = DateFormat().read([text], unit, zoned=zoned)
     (fine,), (precise,) = DateFormat().read([text], "ms", zoned=zoned)
     begins = np.array([value]).astype(f"datetime64[{unit}]").astype("datetime64[ms]")
@@ -484,7 +498,7 @@ def _exact_number(text: str, unit: Resolution, *, zoned: bool) -> float | None:
 
 
 def _in_world(text: str, zone: ZoneInfo) -> str | None:
-    """Return a time of a zone, unless it states another one, as a moment of the world's time."""
+    """Return a time as text in UTC. A time without a zone is in ``zone``."""
     with contextlib.suppress(ValueError, OverflowError):
         local = dt.datetime.fromisoformat(text)
         local = local if local.tzinfo else local.replace(tzinfo=zone)
@@ -493,5 +507,5 @@ def _in_world(text: str, zone: ZoneInfo) -> str | None:
 
 
 def code_text(code: str | float) -> str:
-    """Return a code of a kind of missing as the text that a cell may be."""
+    """Return the text of a code of a kind of missing, as a cell may hold it."""
     return code.strip() if isinstance(code, str) else number_text(float(code))

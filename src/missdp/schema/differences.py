@@ -1,8 +1,8 @@
-"""Differences of two dates: a stay, an age; modelled in place of one of the dates.
+"""Differences of two dates, such as a stay or an age, modelled in place of one of the dates.
 
-Two dates that are cut into bins by themselves lose a stay of three days. So the difference is cut
-and modelled, beside the date from which the other one is then computed. It is no column of the
-table: what it is in a row follows from this row's two dates, when the row is read.
+Separate bins of two dates would lose a stay of three days. The model therefore has the difference
+and one date, and the other date is computed from them. A difference is not a column of the table.
+Its value in a row follows from the two dates of the row when the row is read.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _SECONDS: Final = {
 WITHOUT_EFFECT: Final = frozenset(
     (
         *("missing_codes", "refused", "unknown", "not_asked", "not_applicable", "other"),
-        *("settled", "integer", "step", "resolution"),
+        *("imputed_before", "integer", "step", "resolution"),
     )
 )
-"""Fields of numbers that nobody declares of a difference: its dates decide them."""
+"""Fields of numeric attributes that a difference inherits from its dates."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(Numeric):
-    """What lies between two dates of a row, such as a stay or an age: no column, but modelled.
+    """Difference of two dates of a row, such as a stay or an age. It is modelled, but not a column.
 
     Parameters
     ----------
     later, earlier : str
-        Names of two dates of one step, of which every row has a value, or a missing cell.
+        Names of two dates with one step that apply to every row. Cells may be missing.
     lower, upper : float
-        Public bounds, in ``unit``. A row beyond them is ``outside`` the domain.
+        Public bounds, in ``unit``. A row beyond the bounds is ``outside`` the domain.
     unit : str, default "day"
         ``"year"`` (of 365.25 days), ``"month"``, ``"week"``, ``"day"``, ``"hour"``, ``"minute"`` or
-        ``"second"``; not finer than the dates.
+        ``"second"``. It is not finer than the unit of the dates.
     computes : str, optional
-        Which of the two dates is computed from the other one; by default the one with wider bounds.
-        Where the other one may be missing, either of them is modelled as well, so that the one that
-        is computed may be there alone.
+        The date that is computed from the other date. By default the date with the wider bounds. If
+        the other date may be missing, :class:`EitherDate` is modelled too, so that the computed
+        date may be present alone.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Difference(Numeric):
     ...     Date(name="discharge", **years, nullable=True),
     ...     Difference(name="stay", later="discharge", earlier="admission", lower=0, upper=60),
     ... ))
-    >>> schema.stored.names, schema["stay"].computes, schema["stay"].nullable
+    >>> schema.input_columns.names, schema["stay"].computes, schema["stay"].nullable
     (('admission', 'discharge'), 'discharge', True)
     """
 
@@ -73,7 +73,7 @@ class Difference(Numeric):
     earlier: str
     unit: str = "day"
     computes: str | None = None
-    resolution: Resolution | None = None  # of its dates, once it is in a schema
+    resolution: Resolution | None = None  # unit of the dates, set by the schema
 
     def __post_init__(self) -> None:
         if self.outside == "missing":
@@ -93,38 +93,38 @@ class Difference(Numeric):
 
     @property
     def size_of_unit(self) -> float:
-        """How many units of its dates there are in one of its own; 0 if it is finer."""
-        own = UNIT_NAMES[self.resolution or "D"]
+        """Number of units of the dates in one unit of the difference. 0 if its unit is finer."""
+        date_unit = UNIT_NAMES[self.resolution or "D"]
         sizes = _MONTHS if self.resolution in ("Y", "M") else _SECONDS
-        size = sizes.get(self.unit, 0.0) / sizes[own]
+        size = sizes.get(self.unit, 0.0) / sizes[date_unit]
         return size if size >= 1 else 0.0
 
     def format_value(self, value: float) -> str:
-        """Return a number of units of the dates as a number of its own unit."""
+        """Return the text of a value, converted from units of the dates to its own unit."""
         return f"{value / self.size_of_unit:g}"
 
     @property
     def base(self) -> str:
-        """The date from which the other one is computed."""
+        """The name of the date that is modelled."""
         return self.earlier if self.computes == self.later else self.later
 
     @property
     def target(self) -> str:
-        """The date that is computed."""
+        """The name of the date that is computed."""
         return self.later if self.base == self.earlier else self.earlier
 
     @classmethod
     def _unknown_field(cls, name: str) -> str:
-        """Return why a field is not accepted, with the fields that a difference has."""
-        known = [f.name for f in fields(cls) if f.name not in WITHOUT_EFFECT]
-        near = did_you_mean(name, known) or "."
+        """Return the message about an unknown field, with the fields of a difference."""
+        names = [f.name for f in fields(cls) if f.name not in WITHOUT_EFFECT]
+        near = did_you_mean(name, names) or "."
         return (
-            f"unknown field {name!r}{near} Known fields of kind {cls.kind!r}: {', '.join(known)}. "
+            f"unknown field {name!r}{near} Known fields of kind {cls.kind!r}: {', '.join(names)}. "
             f"See {cls.documented_in} for all fields."
         )
 
     def _date(self, fact: str, columns: Columns) -> Date:
-        """Return one of its dates, which the schema must declare."""
+        """Return a date of the difference, which the schema must declare."""
         name = getattr(self, fact)
         date = columns.get(name)
         if isinstance(date, Date) and not isinstance(date, EitherDate):
@@ -135,8 +135,8 @@ class Difference(Numeric):
             "Name an attribute of kind 'date' or 'datetime'."
         )
 
-    def within(self, columns: Columns) -> Difference:
-        """Return the difference in units of its dates, which are attributes of the same schema."""
+    def in_date_units(self, columns: Columns) -> Difference:
+        """Return the difference in units of its dates, which the schema declares."""
         later, earlier = self._date("later", columns), self._date("earlier", columns)
         if (later.unit, later.step, later.zoned) != (earlier.unit, earlier.step, earlier.zoned):
             raise self._not_valid("its dates must have one step, and both a time zone or none")
@@ -146,10 +146,10 @@ class Difference(Numeric):
         if self.resolution is not None:
             return self if nullable == self.nullable else replace(self, nullable=nullable)
         wider = earlier if earlier.upper - earlier.lower > later.upper - later.lower else later
-        found = replace(
+        bound = replace(
             self, resolution=later.unit, nullable=nullable, computes=self.computes or wider.name
         )
-        return found._in_units_of_dates(later.step or 1.0)
+        return bound._in_units_of_dates(later.step or 1.0)
 
     def _in_units_of_dates(self, step: float) -> Difference:
         size = self.size_of_unit
@@ -169,8 +169,8 @@ class Difference(Numeric):
             spikes=tuple(map(steps, self.spikes)),
         )
 
-    def computing(self, columns: Columns) -> Derived:
-        """Return the rule by which one of the dates follows."""
+    def derivation(self, columns: Columns) -> Derived:
+        """Return the rule that determines one date from the other date and the difference."""
         if any(columns[name].not_applicable is not None for name in self.dates):
             raise self._not_valid("its dates must apply to every row")
         sign = 1.0 if self.base == self.earlier else -1.0
@@ -180,14 +180,14 @@ class Difference(Numeric):
         instead = next((e.name for e in eithers if {*e.dates} == {*self.dates}), None)
         return Derived(text, columns[self.target], by, terms=(1.0, sign), instead=instead)
 
-    def either(self, columns: Columns) -> EitherDate | None:
-        """Return what is modelled for rows without the base; None if all have it."""
+    def either_date(self, columns: Columns) -> EitherDate | None:
+        """Return the attribute for rows without the base, or None if the base is never missing."""
         base, target = columns[self.base], columns[self.target]
         assert isinstance(base, Date)
         assert isinstance(target, Date)
         if not base.nullable:
             return None
-        # Which is missing is told by few cells if they are the same wherever the base is there.
+        # With the base first, few cells are needed to state which of the dates is missing.
         first, second = (base, target) if target.nullable else (target, base)
         return EitherDate(
             name=f"{first.name} or {second.name}",
@@ -203,26 +203,26 @@ class Difference(Numeric):
 
     @property
     def dates(self) -> tuple[str, str]:
-        """The dates that it is computed from."""
+        """Names of the two dates."""
         return self.later, self.earlier
 
     @staticmethod
-    def computed(later: Floats, earlier: Floats) -> Floats:
-        """Return what it is in each row; NaN is missing."""
+    def compute(later: Floats, earlier: Floats) -> Floats:
+        """Return the difference of each row. NaN is missing."""
         return later - earlier
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as they are written: in its own unit, if bins are not released."""
-        found = super().to_dict()
+        """Return the facts. Unless bins are released, numbers are in the unit of the difference."""
+        facts = super().to_dict()
         if self.resolution is None or isinstance(self.bins, Binning):
-            return found
+            return facts
         for fact in ("resolution", "integer", "step"):
-            found.pop(fact, None)
-        numbers = {*found} & {"lower", "upper", "edges", "spikes"}
-        return found | {fact: each(self._in_own_unit, found[fact]) for fact in numbers}
+            facts.pop(fact, None)
+        numbers = {*facts} & {"lower", "upper", "edges", "spikes"}
+        return facts | {fact: each(self._declared_number, facts[fact]) for fact in numbers}
 
-    def _in_own_unit(self, value: float) -> float:
-        """Return the shortest number that is read as this one."""
+    def _declared_number(self, value: float) -> float:
+        """Return the shortest number in the unit of the difference that is read as ``value``."""
         size = self.size_of_unit
         rounded = (round(value / size, digits) for digits in range(17))
         near = (n for n in rounded if math.ceil(round(n * size, 6)) == value)
@@ -231,7 +231,15 @@ class Difference(Numeric):
 
 @dataclass(frozen=True, kw_only=True)
 class EitherDate(Date):
-    """One of two dates, or the other where it is missing: no column, but modelled by itself."""
+    """The first of two dates, or the second if the first is missing. Modelled, but not a column.
+
+    Parameters
+    ----------
+    first, second : str
+        Names of the two dates.
+    world : bool, default False
+        True if the dates are moments in UTC.
+    """
 
     kind: ClassVar[str] = "either_date"
     is_declared = False
@@ -242,18 +250,18 @@ class EitherDate(Date):
 
     @property
     def zoned(self) -> bool:
-        """Whether its values are moments of the world's time."""
+        """True if the values are moments in UTC."""
         return self.world
 
     @property
     def dates(self) -> tuple[str, str]:
-        """The dates that it is computed from."""
+        """Names of the two dates."""
         return self.first, self.second
 
     @staticmethod
-    def computed(first: Floats, second: Floats) -> Floats:
-        """Return what it is in each row; NaN is missing."""
+    def compute(first: Floats, second: Floats) -> Floats:
+        """Return the date of each row. NaN is missing."""
         return np.where(np.isnan(first), second, first)
 
 
-Computed: TypeAlias = Difference | EitherDate  #: What is modelled, and is no column.
+Computed: TypeAlias = Difference | EitherDate  #: Attributes that are modelled, but are not columns.

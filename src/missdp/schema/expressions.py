@@ -1,17 +1,16 @@
 """Conditions and equations about one row: one syntax for rules, subpopulations and questions.
 
-Python's parser reads a text, and nothing is ever evaluated. The parser sees neither names nor
-constants: a word of our own stands for each. Names are those of attributes, in backticks if they
-hold other characters than letters, digits and ``_``. Constants are checked against the public
-domain.
+Python's parser reads a text, and nothing is ever evaluated. A placeholder stands for each name and
+each constant, so the parser sees neither. Names of attributes stand in backticks if they have other
+characters than letters, digits and ``_``. Constants are checked against the public domain.
 
     age >= 20 and age < 30
     20 <= age < 30 and `marital status` in ("married", "widowed")
     not (sex = 'female' or income > 50000)
     admission <= discharge
 
-Rules know equations as well: ``age + born = 2024`` and one call, ``age = years(birth, interview)``,
-the completed years between two dates.
+Rules may also be equations: ``age + born = 2024``, or ``age = years(birth, interview)``, the
+completed years between two dates.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from missdp.schema.schema import Schema
 
 MAX_LENGTH = 100_000  # characters of one text
-MAX_NESTED = 100  # parentheses inside each other, with all words not, + , - and * of a text
+MAX_NESTED = 100  # nested parentheses, plus all words not, +, - and * of a text
 _SHOWN = 40  # characters of a text that a message quotes
 _PLAIN = r"[^\W\d]\w*"
 _WORD = re.compile(
@@ -49,28 +48,28 @@ _OPERATORS: Final = {
 }  # fmt: skip
 _SUMS = (ast.BinOp, ast.UnaryOp, ast.Call)
 _HINTS: Final[dict[type[ast.expr], str]] = {
-    ast.Name: "; text goes in quotes",
-    ast.BinOp: "; sums such as a + 2 * b stand in rules of the form always = 'a + 2 * b = c'",
-    ast.Call: "; years(earlier, later) stands alone on its side of an equation",
+    ast.Name: ". Text goes in quotes",
+    ast.BinOp: ". Sums such as a + 2 * b stand in rules of the form always = 'a + 2 * b = c'",
+    ast.Call: ". years(earlier, later) must be one side of an equation",
 }
 
-#: The multiples of attributes on the left of a linear equation; under "", the number on its right.
+#: Factors of the attributes on the left of a linear equation. The key "" has the right-hand side.
 Linear: TypeAlias = dict[str, float]
-#: A number, and the two dates between which it is the completed years.
+#: A number, and the two dates whose distance in completed years it is.
 Years: TypeAlias = tuple[AnyAttribute, AnyAttribute, AnyAttribute]
 Statement: TypeAlias = Predicate | Linear | Years
 _Parsed = TypeVar("_Parsed")
 
 
 class RuleError(Exception):
-    """A rule or a condition does not fit the schema. A public error takes its place.
+    """Error of a rule or a condition that does not fit the schema. A public error replaces it.
 
     The message quotes public facts only: the text, and the schema.
     """
 
 
 def attribute_named(columns: Columns, name: object, *, hint: str = "") -> AnyAttribute:
-    """Return the attribute of a name.
+    """Look up an attribute by its name.
 
     Parameters
     ----------
@@ -98,17 +97,17 @@ def attribute_named(columns: Columns, name: object, *, hint: str = "") -> AnyAtt
 
 
 def condition(text: str, columns: Columns) -> Predicate:
-    """Read a condition on one row."""
+    """Translate the text of a condition on one row."""
     return _read(text, columns, lambda reader: reader.condition(reader.tree))
 
 
 def statements(text: str, columns: Columns) -> tuple[Statement, ...]:
-    """Read what always holds: conditions and equations that are joined by ``and``."""
+    """Translate conditions and equations that are joined by ``and`` and hold in every row."""
     return _read(text, columns, lambda reader: tuple(reader.statements(reader.tree)))
 
 
 def _read(text: str, columns: Columns, translate: Callable[[_Reader], _Parsed]) -> _Parsed:
-    """Translate a text; advise backticks if it cannot be read and has an odd name without them."""
+    """Translate a text. If it cannot be read and has an odd name, the error advises backticks."""
     try:
         return translate(_Reader(text, columns))
     except RuleError as error:
@@ -117,17 +116,18 @@ def _read(text: str, columns: Columns, translate: Callable[[_Reader], _Parsed]) 
 
 
 def _hint(text: object, names: Iterable[str]) -> str:
+    """Return the advice to write an odd name of a text in backticks, or an empty text."""
     bare = re.sub(r"`[^`]*`", "` `", str(text))
     odd = [n for n in names if not re.fullmatch(_PLAIN, n) and "`" not in n and n.strip() in bare]
     name = max(odd, key=len, default="")
-    advice = "; a name with a blank, a comma or another sign goes in backticks"
+    advice = ". A name with a blank, a comma or another sign goes in backticks"
     return f"{advice}: `{name}`" if name else ""
 
 
 class _Reader(ast.NodeTransformer):
-    """A text as Python's syntax tree, and the translation of its nodes.
+    """Translator of a text by way of Python's syntax tree.
 
-    Every node that is not listed here is refused.
+    Every kind of node that has no case here raises `RuleError`.
     """
 
     def __init__(self, text: str, columns: Columns) -> None:
@@ -143,19 +143,19 @@ class _Reader(ast.NodeTransformer):
 
     @staticmethod
     def _python(place: int, word: re.Match[str]) -> str:
-        """Return what stands for a word of the text: signs and four words alone are Python's."""
+        """Return the Python word for a word of the text. Names and constants get placeholders."""
         plain = word[0].strip()
         if word["sign"]:
             return _PYTHON.get(plain, plain)
         return plain.lower() if plain.lower() in _KEYWORDS else f"_{place}"
 
     def _place(self, offset: int) -> int:
-        """Return where in the text the word begins that is at an offset of the Python text."""
+        """Return the position in the text of the word at an offset of the Python text."""
         index = len(self._source[:offset].split())
         return self._words[index].start() if index < len(self._words) else len(self._text)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Put a name or a constant back."""
+        """Replace a placeholder by its name or constant."""
         word = self._words[int(node.id[1:])]
         plain = word[0].strip()
         new: ast.expr = ast.Name(plain.strip("`"))
@@ -166,7 +166,7 @@ class _Reader(ast.NodeTransformer):
         return ast.copy_location(new, node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        """Make one constant of a sign and a number."""
+        """Combine a sign and a number to one constant."""
         match self.generic_visit(node):
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float(number))):
                 return ast.copy_location(ast.Constant(-number), node)
@@ -178,7 +178,7 @@ class _Reader(ast.NodeTransformer):
         begin, end = (self._place(at or 0) for at in (node.col_offset, node.end_col_offset))
         text, hint = self._text[begin:end].strip(), _HINTS.get(type(node), "")
         if _DATE.fullmatch(text):
-            hint = f"; a date goes in quotes: '{text}'"
+            hint = f". A date goes in quotes: '{text}'"
         return RuleError(f"expected {expected}, found {_short(text)}{hint}")
 
     def _attribute(self, node: ast.expr, *, hint: str = "") -> AnyAttribute:
@@ -212,7 +212,7 @@ class _Reader(ast.NodeTransformer):
         one = self._attribute(left)
         if not isinstance(right, ast.Name):
             return comparison(one, operator, self._constant(right))
-        two = self._attribute(right, hint="; text goes in quotes")
+        two = self._attribute(right, hint=". Text goes in quotes")
         if one is two:
             raise RuleError(f"it compares {one.name!r} with itself")
         if not are_comparable(one, operator, two):
@@ -223,7 +223,7 @@ class _Reader(ast.NodeTransformer):
         return Comparison(one, operator, two)
 
     def _member(self, attribute: AnyAttribute, listed: ast.expr, *, negated: bool) -> Predicate:
-        """Translate ``in`` and ``not in``; one value in parentheses is no tuple in Python."""
+        """Translate ``in`` and ``not in``. One value in parentheses is not a tuple in Python."""
         values = listed.elts if isinstance(listed, ast.Tuple) else [listed]
         if not values:
             raise RuleError(f"the list of values of {attribute.name!r} is empty")
@@ -232,7 +232,7 @@ class _Reader(ast.NodeTransformer):
         return Junction(tuple(parts), all_of=negated)
 
     def statements(self, node: ast.expr) -> Iterator[Statement]:
-        """Translate what always holds, part by part."""
+        """Yield the translated conditions and equations that are joined by ``and``."""
         match node:
             case ast.BoolOp(op=ast.And(), values=parts):
                 for part in parts:
@@ -247,7 +247,7 @@ class _Reader(ast.NodeTransformer):
                 yield self.condition(node)
 
     def _is_equation(self, *sides: ast.expr) -> bool:
-        """Tell an equation of numbers from a condition on levels, or on one number."""
+        """Return True for an equation of numbers, False for a condition on levels or one number."""
         named = (self._columns.get(getattr(side, "id", "")) for side in sides)
         sums = any(isinstance(side, _SUMS) for side in sides)
         return sums or all(isinstance(attribute, Numeric) for attribute in named)
@@ -283,9 +283,9 @@ class _Reader(ast.NodeTransformer):
 
 
 def _words(text: object) -> Iterator[re.Match[str]]:
-    """Yield the words of a text, which is neither too long nor nested too deeply for Python."""
+    """Yield the words of a text. Too long or too deeply nested texts raise an error."""
     if not isinstance(text, str) or not text.strip():
-        raise RuleError("it is written as text, and not empty")
+        raise RuleError("it must be text, and not empty")
     if len(text) > MAX_LENGTH:
         raise RuleError(f"it has more than {MAX_LENGTH:,} characters. Use several rules")
     at, nested, end = 0, 0, len(text.rstrip())
@@ -300,12 +300,12 @@ def _words(text: object) -> Iterator[re.Match[str]]:
 
 
 def _neighbours(node: ast.Compare) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
-    """Return each two sides of a chain of comparisons, with what stands between them."""
+    """Return the comparisons of a chain: left side, operator and right side."""
     return zip((node.left, *node.comparators), node.ops, node.comparators, strict=False)
 
 
 def _unreadable(rest: str) -> RuleError:
-    """Return the error that quotes the rest of a text, from the word that does not fit."""
+    """Return the error that quotes the rest of a text, from the first unexpected word on."""
     problem = f"cannot read {_short(rest)}" if rest.strip() else "found the end of the text"
     return RuleError(
         f"{problem}. Write names, constants, = != < <= > >= and in, joined by and, or and not"
@@ -313,12 +313,13 @@ def _unreadable(rest: str) -> RuleError:
 
 
 def _short(text: str) -> str:
+    """Return the quoted start of a text."""
     text = text.strip()
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def scale_of(attribute: AnyAttribute) -> Hashable:
-    """Return what tells whether values of attributes compare."""
+    """Return the scale of an attribute. Values on equal scales can be compared."""
     if isinstance(attribute, Date):
         return attribute.unit, attribute.zoned
     if isinstance(attribute, Difference):
@@ -327,7 +328,9 @@ def scale_of(attribute: AnyAttribute) -> Hashable:
 
 
 def are_comparable(one: AnyAttribute, operator: str, two: AnyAttribute) -> bool:
-    """Tell whether values of two attributes are on one scale, ordered if the operator needs it.
+    """Return True if an operator can compare the values of two attributes.
+
+    The attributes need one scale, which must be ordered for ``<``, ``<=``, ``>`` and ``>=``.
 
     Parameters
     ----------
@@ -339,14 +342,14 @@ def are_comparable(one: AnyAttribute, operator: str, two: AnyAttribute) -> bool:
     Returns
     -------
     bool
-        False for numbers and dates, or for levels that differ.
+        False for a number and a date, or for different levels.
     """
     has_order = operator in ("==", "!=") or not isinstance(one, Categorical)
     return has_order and scale_of(one) == scale_of(two)
 
 
 def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> Comparison:
-    """Check a constant against the public domain and turn a level into its code.
+    """Build the comparison of an attribute with a constant of its public domain.
 
     Parameters
     ----------
@@ -375,25 +378,25 @@ def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> 
         return Comparison(attribute, operator, date)
     if isinstance(attribute, Numeric):
         if isinstance(value, (str, bool)):
-            raise RuleError(f"{attribute.name!r} is numeric; compare it with a number")
+            raise RuleError(f"{attribute.name!r} is numeric. Compare it with a number")
         size = attribute.size_of_unit if isinstance(attribute, Difference) else 1.0
         return Comparison(attribute, operator, float(value) * size)
     if isinstance(attribute, Categorical) and operator not in ("==", "!="):
-        raise RuleError(f"{attribute.name!r} has no order; use =, != or in")
-    if attribute.kind == "open":  # its class is imported later
+        raise RuleError(f"{attribute.name!r} has no order. Use =, != or in")
+    if attribute.kind == "open":  # importing the class here would be circular
         raise RuleError(
             f"the levels of {attribute.name!r} are open, so no condition can name it before a fit. "
             "Declare its levels."
         )
     level: Level | float = value
     if isinstance(value, float) and value.is_integer():
-        whole = isinstance(next(iter(attribute.levels), ""), int)
-        level = int(value) if whole else str(int(value))
+        is_integer = isinstance(next(iter(attribute.levels), ""), int)
+        level = int(value) if is_integer else str(int(value))
     code = attribute.codes_by_level.get((type(level), level))
     if code is not None:
         return Comparison(attribute, operator, float(code))
-    shown = int(value) if isinstance(value, float) and value.is_integer() else value
-    why = attribute.not_a_level(shown)
+    constant = int(value) if isinstance(value, float) and value.is_integer() else value
+    why = attribute.not_a_level(constant)
     is_number = isinstance(value, float) and isinstance(next(iter(attribute.levels), None), str)
     if is_number and "levels" not in attribute.undeclared:
         why += f". Levels of {attribute.name!r} are text: write them in quotes"
@@ -404,7 +407,7 @@ _NAME_IN_LIST = re.compile(r"(?:\s*`([^`]+)`\s*|([^,`]*))(?:,|$)")  # takes line
 
 
 def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
-    """Return the names of a list that is separated by commas; one with a comma is in backticks."""
+    """Return the names of a list with commas. A name with a comma is in backticks."""
     names, at = [], 0
     while at < len(text):
         item = _NAME_IN_LIST.match(text, at)
@@ -422,7 +425,7 @@ def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
 
 
 def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:
-    """Parse a subpopulation.
+    """Parse the condition of a subpopulation.
 
     Parameters
     ----------
@@ -431,12 +434,12 @@ def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Pr
     schema : Schema
         The attributes that the condition may name.
     named : str, default "where"
-        The parameter that messages name.
+        The name of the parameter in messages.
 
     Returns
     -------
     Predicate
-        The condition; its method ``select`` says which rows match.
+        The condition. Its method ``select`` returns the matching rows.
 
     Raises
     ------
@@ -444,7 +447,7 @@ def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Pr
         If the text is not a condition, or does not fit the schema.
     """
     if text is not None and not isinstance(text, str):
-        raise ParameterError(f"{named}: a subpopulation is written as text")
+        raise ParameterError(f"{named}: a subpopulation must be text")
     if text is None or not text.strip():
         return Junction((), all_of=True)
     with replacing(RuleError, by=lambda error: ParameterError(f"{named}: {error}")):

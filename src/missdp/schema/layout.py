@@ -1,4 +1,4 @@
-"""Facts of a schema about a whole table: how its files are written, units, and weights.
+"""Facts of a schema about all rows of a table: file layout, units, and weights.
 
 Each class here is a table of the TOML file of a schema, with the same fields: ``[file]``,
 ``[unit]`` and ``[weight]``. Nothing is guessed from cells.
@@ -24,12 +24,12 @@ from missdp.schema.attributes import Text, read_number
 from missdp.serialization import Record
 
 TOP_LEVEL: Final = ("format", "ledger", "ignore")
-"""What a TOML file states above its tables."""
+"""The fields of a TOML file above its tables."""
 
 
 @dataclass(frozen=True)
 class SchemaTable(Record, abstract=True):
-    """A table of the TOML file of a schema. The keys of the table are the fields of the class."""
+    """Base class of the tables of a schema's TOML file. The keys are the fields of the class."""
 
     table: ClassVar[str]
 
@@ -37,24 +37,24 @@ class SchemaTable(Record, abstract=True):
 
     @classmethod
     def from_table(cls, data: Any) -> Self:
-        """Return the facts that a table states.
+        """Return the facts of a table of the TOML file.
 
         Raises
         ------
         SchemaError
-            If it is no table, a key is unknown, required or of the wrong type, or a value is out of
-            its range. The message names the table and the field.
+            If the data are not a table, or if a key is unknown, absent or of the wrong type. Also
+            if a value is out of its range. The message names the table and the field.
         """
         if not isinstance(data, Mapping):
-            known = ", ".join(f.name for f in fields(cls))
-            why = f"must be a table: write [{cls.table}] and its fields below, which are {known}"
+            names = ", ".join(f.name for f in fields(cls))
+            why = f"must be a table: write [{cls.table}] and its fields below, which are {names}"
             raise SchemaError(f"{cls.table} {why}")
         if "kind" in data:
             raise cls._refusal(data, cls._unknown_field("kind"))
         return cls.from_dict(data)
 
     def to_table(self) -> dict[str, Any]:
-        """Return the facts as a table states them, without those that are as by default."""
+        """Return the table of the facts that differ from their defaults."""
         return {name: value for name, value in self.to_dict().items() if name != "kind"}
 
     @classmethod
@@ -86,7 +86,7 @@ LargestWeight: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(SchemaTable):
-    """How the text files of a table are written: the table ``[file]`` of a schema.
+    """Format of the text files of a table. In a TOML file it is the table ``[file]``.
 
     Parameters
     ----------
@@ -99,12 +99,12 @@ class Layout(SchemaTable):
     decimal : {".", ","}, default "."
         The decimal mark of numbers in text.
     thousands : str, default ""
-        What groups the digits of numbers in text: nothing, or one of ``.,'_`` or a blank.
+        The separator of digit groups of numbers in text: empty, one of ``.,'_`` or a blank.
     header : tuple of str, default ()
         The names of the columns, in order, of text files that have no header line.
     undeclared : tuple of str, default ()
-        Those of the other fields that were read from private cells, and that nobody has declared
-        public yet. A release refuses a schema with such marks unless they are accepted.
+        Names of the fields that were read from private cells, and have not been declared public
+        yet. A release refuses a schema with these marks unless they are accepted.
 
     Examples
     --------
@@ -142,49 +142,49 @@ class Layout(SchemaTable):
 
     @property
     def plain(self) -> bool:
-        """Whether numbers in text are written as everywhere: with a point, and ungrouped."""
+        """True if numbers in text have a decimal point and no digit groups."""
         return (self.decimal, self.thousands) == (".", "")
 
     @property
     def is_utf8(self) -> bool:
-        """Whether text files are UTF-8, with or without a mark in front."""
+        """True if text files are UTF-8, with or without a byte order mark."""
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
 
     def number(self, text: str) -> float | None:
-        """Return the number that a text is, written as declared; None if it is none."""
-        whole, mark, fraction = text.partition(self.decimal)
-        if self.thousands and self.thousands in whole:
+        """Return the number of a text in the declared format. None: the text is not a number."""
+        integer, mark, fraction = text.partition(self.decimal)
+        if self.thousands and self.thousands in integer:
             if not re.fullmatch(
-                rf"[+-]?[0-9]{{1,3}}(?:{re.escape(self.thousands)}[0-9]{{3}})+", whole
+                rf"[+-]?[0-9]{{1,3}}(?:{re.escape(self.thousands)}[0-9]{{3}})+", integer
             ):
                 return None
-            whole = whole.replace(self.thousands, "")
-        if "." in whole + fraction:
+            integer = integer.replace(self.thousands, "")
+        if "." in integer + fraction:
             return None
-        return read_number(f"{whole}.{fraction}" if mark else whole)
+        return read_number(f"{integer}.{fraction}" if mark else integer)
 
 
-# ASCII, with the sequences that mean something else in encodings whose state lasts beyond a row,
-# such as UTF-7 and ISO-2022, and in encodings of single names, such as IDNA.
+# ASCII text with sequences that decode differently in some encodings. The state of UTF-7 and of
+# ISO-2022 lasts beyond a row. IDNA is an encoding of single names.
 _PROBES: Final = (b"\\u0041", bytes(range(128)) + b" +AGE- ~{<:~} \x1b$B0!\x1b(B .xn--9ca.")
 _WIDE: Final = re.compile("utf-(16|32)(-[lb]e)?")
 
 
 @cache
 def _decodes_row_by_row(encoding: str) -> bool:
-    """Whether text in an encoding decodes row by row: no row changes how the next one is read."""
+    """Return True if text decodes row by row: no row changes the decoding of the next row."""
     try:
         if _WIDE.fullmatch(codecs.lookup(encoding).name):
             return True
         return all(probe.decode(encoding) == probe.decode("ascii") for probe in _PROBES)
-    except (LookupError, ValueError):  # there is no such encoding, or it is none of text
+    except (LookupError, ValueError):  # unknown encoding, or not an encoding of text
         return False
 
 
 def _encodings() -> list[str]:
     """Return the names of encodings that can be read."""
-    known = (one.name for one in pkgutil.iter_modules(encodings.__path__))
-    return [name for name in known if _decodes_row_by_row(name)]
+    names = (module.name for module in pkgutil.iter_modules(encodings.__path__))
+    return [name for name in names if _decodes_row_by_row(name)]
 
 
 PLAIN: Final = Layout()
@@ -192,36 +192,36 @@ PLAIN: Final = Layout()
 
 
 UnitCounts = Literal["rows", "one"]
-"""What all rows of a unit together count as: as many as they are, or one."""
+"""The count of a unit: its number of rows, or one."""
 MissingUnit = Literal["drop", "refuse", "own_unit"]
-"""What becomes of rows without an identifier: left out, a reason to refuse, each on its own."""
+"""Treatment of rows without an identifier: drop, refuse, or count each as a unit."""
 
 STEPS: Final = 1 << 20
-"""Of what one row counts at most: rows count whole numbers of these."""
+"""Steps of the largest count of one row. Rows count whole numbers of steps."""
 
 
 @dataclass(frozen=True)
 class Unit(SchemaTable):
     """The unit of protection: all rows that have the same identifier belong to one unit.
 
-    The column of identifiers is read to know which rows belong together. It is never modelled, and
-    no identifier leaves. In a TOML file it is the table ``[unit]``.
+    The column of identifiers is read to group rows by unit. It is never modelled, and no identifier
+    is released. In a TOML file it is the table ``[unit]``.
 
     Parameters
     ----------
     column : str
-        Name of the column of identifiers. It is no attribute of the schema.
+        Name of the column of identifiers. It is not an attribute of the schema.
     max_rows : int, default 1
-        How many rows of a unit take part at most, from 1 to 1,000,000. Of a unit with more, so many
-        are chosen at random. The noise grows in proportion to it.
+        The largest number of rows per unit, from 1 to 1,000,000. From a unit with more rows, this
+        number of rows is drawn at random. The noise grows in proportion to it.
     if_missing : {"drop", "refuse", "own_unit"}, default "drop"
-        What becomes of rows without an identifier. ``"own_unit"`` counts each as a unit of its own,
-        and the guarantee then rests on the condition that no two of them belong together.
+        Treatment of rows without an identifier. ``"own_unit"`` counts each row as a separate unit.
+        The guarantee then has the condition that no two of these rows belong to one unit.
     missing_codes : tuple of str, default ()
-        Identifiers that stand for none, such as ``"NA"``. Null and empty ones always do.
+        Codes for an absent identifier, such as ``"NA"``. Null and empty cells are always absent.
     counts_as : {"rows", "one"}, default "rows"
-        What a unit counts as: as many as it has rows that take part, or one, of which each of its
-        rows has an equal part. Then the noise does not grow with ``max_rows``.
+        The count of a unit: its number of rows that take part, or one. With ``"one"`` each row has
+        an equal part of the count, and the noise does not grow with ``max_rows``.
 
     Examples
     --------
@@ -242,34 +242,34 @@ class Unit(SchemaTable):
     def __post_init__(self) -> None:
         if self.column == "row":
             raise self._wrong(
-                "a column called 'row' cannot identify units, for a guarantee for each row is said "
-                "by that name: rename it"
+                "the column 'row' cannot identify units, since guarantees for single rows use this "
+                "name. Rename the column."
             )
 
     @property
     def bound(self) -> int:
-        """How much all its rows count together at most."""
+        """The largest count of a unit."""
         return self.max_rows if self.counts_as == "rows" else 1
 
 
 @dataclass(frozen=True)
 class SurveyWeight(SchemaTable):
-    """How much each row counts: the weight in a column, as a share of the largest that counts.
+    """Weight of each row, in a column, as a share of the largest weight that counts.
 
     The column is read, and never modelled or sampled. A row counts ``min(weight, upper) / upper``,
-    rounded down to a multiple of 2**-20: 1 at most, so that weights cost no privacy. Noise is as
-    large as without them, and ``upper`` weighs as much: one that is twice as large halves what all
-    others count for. In a TOML file it is the table ``[weight]``.
+    rounded down to a multiple of 2**-20. The count is at most 1, so weights cost no privacy. The
+    noise is as large as without weights. Doubling ``upper`` halves the counts of all rows below it.
+    In a TOML file it is the table ``[weight]``.
 
     Parameters
     ----------
     column : str
-        Name of the column of weights. It is no attribute of the schema.
+        Name of the column of weights. It is not an attribute of the schema.
     upper : float
-        The largest weight that counts, a public fact such as one of the survey's design; larger
-        ones count as this one.
+        The largest weight that counts, a public fact such as a fact of the survey's design. Larger
+        weights count as ``upper``.
     default : float, default 0.0
-        The weight of rows whose own is missing, negative or none; at most ``upper``.
+        The weight of rows whose cell is missing, negative or not a number. At most ``upper``.
 
     Examples
     --------
@@ -291,13 +291,13 @@ class SurveyWeight(SchemaTable):
 TABLES: Final[dict[str, type[SchemaTable]]] = {
     kind.table: kind for kind in (Unit, SurveyWeight, Layout)
 }
-"""The tables of a schema's TOML file about a whole table, and their classes."""
+"""The tables of a schema's TOML file about all rows of a table, and their classes."""
 
 
-def place_of(key: str, known: Iterable[str] = ()) -> str:
-    """Return what an unknown key above all tables means: a field of a table, or a known key.
+def field_hint(key: str, valid_keys: Iterable[str] = ()) -> str:
+    """Return the advice for an unknown key above all tables: a field of a table, or a valid key.
 
-    >>> place_of("max_rows"), place_of("weight_upper")
+    >>> field_hint("max_rows"), field_hint("weight_upper")
     (". Write 'max_rows' in the table [unit].", ". Write 'upper' in the table [weight].")
     """
     places: dict[str, str] = {}
@@ -305,5 +305,5 @@ def place_of(key: str, known: Iterable[str] = ()) -> str:
         for f in fields(kind):
             for spelling in (f.name, f"{name}_{f.name}", f"{f.name}_{name}"):
                 places.setdefault(spelling, f". Write {f.name!r} in the table [{name}].")
-    near = [key] if key in places else difflib.get_close_matches(key, [*known, *places], n=1)
+    near = [key] if key in places else difflib.get_close_matches(key, [*valid_keys, *places], n=1)
     return places.get(near[0]) or f". Did you mean {near[0]!r}?" if near else ""

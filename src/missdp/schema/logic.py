@@ -1,11 +1,11 @@
-"""Three-valued logic: whether conditions hold in rows of which some cells are missing.
+"""Three-valued logic: the truth of conditions in rows with missing cells.
 
-A condition is true, false or unknown in a row: a missing cell leaves it open (Kleene 1952). To
-which rows an attribute applies is decided alike: a cell with a value applies, and one that is not
-applicable does not. Where the condition of a :class:`~missdp.schema.NotApplicable` rule reads a
-cell that is missing too, the attribute may not apply, and nobody should invent a value. An
-attribute that follows from others applies where they do. Without such a rule, the data mark by a
-code that an attribute is not applicable; any other missing cell is in a row to which the attribute
+A condition is true, false or unknown in a row. A missing cell makes it unknown (Kleene 1952). An
+attribute applies to a row if its cell has a value, and does not apply if the cell is not
+applicable. For a missing cell, the condition of a :class:`~missdp.schema.NotApplicable` rule
+decides. If this condition is unknown too, the attribute may not apply, and no value is imputed. An
+attribute that follows from others applies if they apply. Without a rule, a code in the data marks
+cells that are not applicable, and every other missing cell is in a row to which the attribute
 applies.
 """
 
@@ -33,18 +33,18 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!="
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Whether a condition holds in each row: true, false, or unknown since a cell is missing.
+    """Truth of a condition in each row: true, false, or unknown because of a missing cell.
 
     Parameters
     ----------
     is_true, is_false : ndarray of bool, shape (n_rows,)
-        Never both in one row. Private, if the rows are.
+        Never both in one row. Private if the rows are private.
 
     Examples
     --------
     >>> import numpy as np
-    >>> known = Truth(np.array([True, False, False]), np.array([False, True, False]))
-    >>> (~known).is_true.tolist(), (known | ~known).is_true.tolist()
+    >>> truth = Truth(np.array([True, False, False]), np.array([False, True, False]))
+    >>> (~truth).is_true.tolist(), (truth | ~truth).is_true.tolist()
     ([False, True, False], [True, True, False])
     """
 
@@ -68,16 +68,16 @@ class Truth:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cells:
-    """What is known of cells of one attribute: bounds on each value, or why there is no value.
+    """Cells of one attribute: bounds on each value, or the kind of an absent value.
 
     Parameters
     ----------
     low, high : ndarray of float, shape (n_rows,)
         Bounds on the value, or on the code of the level.
     missing : ndarray of bool, shape (n_rows,)
-        Where the value is missing, so that nothing is known of it.
+        True for a missing value, on which there is no information.
     not_applicable : ndarray of bool, shape (n_rows,)
-        Where the attribute is not applicable, so that there is no value.
+        True if the attribute is not applicable, so that there is no value.
     """
 
     low: Floats
@@ -87,43 +87,58 @@ class Cells:
 
     @property
     def has_value(self) -> Flags:
-        """Whether there is a value, known within the bounds."""
+        """True for cells with a value, which lies within the bounds."""
         return ~(self.missing | self.not_applicable)
 
     @property
     def applies(self) -> Truth:
-        """Whether the attribute applies, as far as the cell itself says."""
+        """Truth of "the attribute applies", by the cell alone."""
         return Truth(self.has_value, self.not_applicable)
 
     @property
     def are_exact(self) -> Flags:
-        """Whether the bounds are one number."""
+        """True for cells whose bounds are equal."""
         return np.asarray(self.low == self.high)
 
     @classmethod
     def of(
         cls, attribute: AnyAttribute, codes: NDArray[np.integer], values: Floats | None
     ) -> Cells:
-        """Return what codes, and values if there are any, say about cells."""
+        """Build cells from codes, and from values if there are any.
+
+        Parameters
+        ----------
+        attribute : attribute
+            Public.
+        codes : ndarray of int, shape (n_rows,)
+            Private if the rows are private.
+        values : ndarray of float, shape (n_rows,), optional
+            Numbers. Without numbers, the bounds are the limits of the bins.
+
+        Returns
+        -------
+        Cells
+            With exact values, levels, or bounds by bin.
+        """
         missing = np.asarray(codes >= attribute.missing_code)
         not_applicable = np.asarray(codes >= attribute.size) & ~missing
         if values is not None:
             return cls(values, values, missing, not_applicable)
         inside = np.where(missing | not_applicable, 0, codes).astype(np.int64)
         if isinstance(attribute, Numeric):
-            low, high = attribute.reach
+            low, high = attribute.code_ranges
             return cls(low[inside], high[inside], missing, not_applicable)
         levels = inside.astype(np.float64)
         return cls(levels, levels, missing, not_applicable)
 
     @classmethod
     def exact(cls, values: Floats) -> Cells:
-        """Return cells that all have a known value."""
+        """Build cells that all have an exact value."""
         none = np.zeros(len(values), dtype=bool)
         return cls(values, values, none, none)
 
     def without_missing(self) -> Cells:
-        """Return the same cells, each missing one as if the attribute were not applicable."""
+        """Return the cells with each missing cell marked as not applicable."""
         return Cells(self.low, self.high, np.zeros_like(self.missing), ~self.has_value)
 
 
@@ -131,19 +146,19 @@ CellsByName: TypeAlias = Mapping[str, Cells]
 
 
 def compare(a: Cells, sign: str, b: Cells) -> Truth:
-    """Compare two columns; a cell that is not applicable satisfies no comparison.
+    """Compare two columns. A cell that is not applicable satisfies no comparison.
 
     Parameters
     ----------
     a, b : Cells
-        As many cells each.
+        Cells of two attributes, in the same rows.
     sign : str
         ``"=="``, ``"!="``, ``"<"``, ``"<="``, ``">"`` or ``">="``.
 
     Returns
     -------
     Truth
-        Unknown where a cell is missing, or where the bounds of both cells leave it open.
+        Unknown for a missing cell, or if the bounds of the two cells do not decide.
     """
     if sign in (">", ">="):
         return compare(b, MIRRORED[sign], a)
@@ -157,32 +172,32 @@ def compare(a: Cells, sign: str, b: Cells) -> Truth:
         if sign == "!=":
             true, false = false, true
     not_applicable = a.not_applicable | b.not_applicable
-    known = a.has_value & b.has_value
-    return Truth(true & known, (false & known) | not_applicable)
+    have_values = a.has_value & b.has_value
+    return Truth(true & have_values, (false & have_values) | not_applicable)
 
 
 class Predicate(ABC):
-    """Which rows belong to a subpopulation: a function of each row alone."""
+    """Condition that selects a subpopulation, a function of each row alone."""
 
     @abstractmethod
     def comparisons(self) -> Iterator[Comparison]:
-        """Yield the comparisons that it is made of."""
+        """Yield the comparisons of the condition."""
 
     @abstractmethod
     def truth(self, cells: CellsByName, n: int) -> Truth:
-        """Decide it for ``n`` rows; parts that share a cell leave more open than there is."""
+        """Return the truth for ``n`` rows. Parts that share a cell are treated as independent."""
 
     @abstractmethod
     def opposite(self) -> Predicate:
-        """Return the denial by opposite comparisons, none of which "not applicable" satisfies."""
+        """Return the negation by opposite comparisons. "Not applicable" satisfies none of them."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Attributes that it reads."""
+        """Names of the attributes that the condition reads."""
         return frozenset(a.name for part in self.comparisons() for a in part.attributes)
 
     def select(self, rows: Any) -> Flags:
-        """Return True for the rows that belong; a missing cell satisfies no comparison."""
+        """Return True for the rows that satisfy it. A missing cell satisfies no comparison."""
         read = {a.name: a for part in self.comparisons() for a in part.attributes}
         cells = {
             name: Cells.of(
@@ -195,7 +210,7 @@ class Predicate(ABC):
 
 @dataclass(frozen=True)
 class Comparison(Predicate):
-    """An attribute compared with a constant, or with another attribute of the row."""
+    """Comparison of an attribute with a constant, or with another attribute of the row."""
 
     left: AnyAttribute
     operator: str
@@ -203,27 +218,27 @@ class Comparison(Predicate):
 
     @property
     def attributes(self) -> tuple[AnyAttribute, ...]:
-        """Attributes that it reads."""
+        """The attributes that the comparison reads."""
         return (self.left,) if isinstance(self.right, float) else (self.left, self.right)
 
     def comparisons(self) -> Iterator[Comparison]:
-        """Yield itself."""
+        """Yield this comparison."""
         yield self
 
     def truth(self, cells: CellsByName, n: int) -> Truth:
-        """Compare the cells."""
+        """Return the truth of the comparison for ``n`` rows."""
         constant = isinstance(self.right, float)
         right = Cells.exact(np.full(n, self.right)) if constant else cells[self.right.name]  # type: ignore[union-attr]
         return compare(cells[self.left.name], self.operator, right)
 
     def opposite(self) -> Comparison:
-        """Return the comparison that holds where there are values and this one fails."""
+        """Return the comparison that holds for values that fail this comparison."""
         return Comparison(self.left, _OPPOSITE[self.operator], self.right)
 
 
 @dataclass(frozen=True)
 class Junction(Predicate):
-    """Conjunction or disjunction of rows that belong to all parts, or any; of none, all rows."""
+    """Conjunction or disjunction of conditions. A conjunction without parts selects all rows."""
 
     parts: tuple[Predicate, ...]
     all_of: bool
@@ -234,7 +249,7 @@ class Junction(Predicate):
             yield from part.comparisons()
 
     def truth(self, cells: CellsByName, n: int) -> Truth:
-        """Join what holds of the parts."""
+        """Return the conjunction or disjunction of the truths of the parts."""
         joined = Truth.of(np.full(n, self.all_of))
         for part in self.parts:
             truth = part.truth(cells, n)
@@ -248,18 +263,18 @@ class Junction(Predicate):
 
 @dataclass(frozen=True)
 class Not(Predicate):
-    """Complement: rows that do not belong to ``part``."""
+    """Negation of a condition."""
 
     part: Predicate
 
     def comparisons(self) -> Iterator[Comparison]:
-        """Yield the comparisons of what it denies."""
+        """Yield the comparisons of the negated condition."""
         yield from self.part.comparisons()
 
     def truth(self, cells: CellsByName, n: int) -> Truth:
-        """Deny what holds of the part."""
+        """Return the negated truth."""
         return ~self.part.truth(cells, n)
 
     def opposite(self) -> Predicate:
-        """Return what it denies."""
+        """Return the negated condition."""
         return self.part

@@ -1,9 +1,9 @@
-"""What is modelled: what rules determine is left out, and "not applicable" is a level.
+"""The modelled view of a schema, without attributes that rules determine.
 
-A synthesizer family sees a plainer schema than the declared one. Attributes that follow from others
-are not in it. "Not applicable" is one more level of its attribute: it is no missing cell, nothing
-is spent on it apart, and nothing fills it. All other kinds of missing are one: missing. Everything
-here is public. How rows become plainer is in `missdp.session.modelled_rows`.
+Synthesizer families model a simpler schema than the declared schema. It omits attributes that
+follow from others. "Not applicable" is one more level of its attribute: the cell is not missing, is
+never imputed, and has no separate budget. All other kinds of missing are one kind. Everything here
+is public. `missdp.session.modelled_rows` maps rows to the modelled view.
 """
 
 from __future__ import annotations
@@ -27,137 +27,150 @@ from missdp.types import Flags, Floats, Ints
 _Clique: TypeAlias = tuple[str, ...]
 
 
-class Modelled:
-    """The attributes of a schema that are modelled, and the same of its rows."""
+class ModelView:
+    """The modelled attributes of a schema, and the mapping of codes to them.
+
+    Parameters
+    ----------
+    schema : Schema
+        The declared schema. Public.
+    """
 
     def __init__(self, schema: Schema) -> None:
-        #: Public facts about the private rows.
-        self.whole = schema
-        kept = [a for a in schema if a.name not in schema.rule_set.derived]
-        plain = tuple(map(_plain, kept))
-        same = len(kept) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
-        #: Public facts about what is modelled.
+        #: The declared schema.
+        self.full_schema = schema
+        plain = tuple(_plain(a) for a in schema if a.name not in schema.rule_set.derived)
+        same = len(plain) == len(schema) and all(a is b for a, b in zip(plain, schema, strict=True))
+        #: The modelled attributes.
         self.schema = schema if same and not schema.rules else Schema(plain)
 
     @property
-    def is_integer(self) -> bool:
-        """Whether everything is modelled as it is."""
-        return self.schema is self.whole
+    def is_identity(self) -> bool:
+        """True if the modelled schema is the declared schema."""
+        return self.schema is self.full_schema
 
     @property
-    def filled(self) -> frozenset[str]:
-        """Attributes that a row may have settled although no value of them was observed."""
-        return self.whole.rule_set.filled
+    def rule_filled(self) -> frozenset[str]:
+        """Names of attributes that rules may fill although no value was observed."""
+        return self.full_schema.rule_set.rule_filled
 
     @cached_property
-    def impossible(self) -> ImpossibleCells:
-        """Combinations of modelled levels that no row has, also of some of a rule's attributes."""
+    def impossible_cells(self) -> ImpossibleCells:
+        """Combinations of modelled levels that rules exclude, in tables by attributes."""
         names = {*self.schema.names}
-        found: dict[_Clique, Flags] = {}
-        for clique, table in self.whole.rule_set.impossible.items():
+        tables: dict[_Clique, Flags] = {}
+        for clique, table in self.full_schema.rule_set.impossible_cells.items():
             if names.issuperset(clique):
                 for part, never in _parts(clique, table):
-                    found[part] = found[part] | never if part in found else never
-        return found
+                    tables[part] = tables[part] | never if part in tables else never
+        return tables
 
     @property
-    def absent(self) -> dict[int, int]:
-        """By position of a modelled attribute that may be not applicable, its level for that."""
+    def not_applicable_levels(self) -> dict[int, int]:
+        """Map from an attribute's position to its level "not applicable", if it has this level."""
         return {
-            place: self.whole[name].size
+            place: self.full_schema[name].size
             for place, name in enumerate(self.schema.names)
-            if self.whole[name].not_applicable is not None
+            if self.full_schema[name].not_applicable is not None
         }
 
     @property
-    def told(self) -> dict[int, tuple[int, ...]]:
-        """By position of an attribute, those by which alone a rule makes it not applicable."""
-        book, names = self.whole.rule_set, self.schema.names
-        found: dict[int, tuple[int, ...]] = {}
-        for place, name in enumerate(names):
-            if name in book.routing and book.not_applicable_only_by_rule(name):
-                by = self._tell(name)
-                others = (i for i, other in enumerate(names) if other in by)
-                tell = tuple(i for i in others if self.schema[names[i]].nullable)
-                found |= {place: tell} if tell else {}
-        return found
+    def implied_by(self) -> dict[int, tuple[int, ...]]:
+        """Map from an attribute's position to the attributes that determine when it does not apply.
 
-    def _tell(self, name: str) -> set[str]:
-        """Return the modelled attributes by which a rule tells that one is not applicable."""
-        book, names = self.whole.rule_set, {*self.schema.names}
-        by = {*book.routing[name].names} - {name}
-        while follow := by & {*book.derived} - names:
-            by = by.difference(follow).union(*(book.derived[other].by for other in follow))
+        Only attributes that may be missing are listed.
+        """
+        rules, names = self.full_schema.rule_set, self.schema.names
+        implied_by: dict[int, tuple[int, ...]] = {}
+        for place, name in enumerate(names):
+            if name in rules.routing and rules.not_applicable_only_by_rule(name):
+                by = self._determinants(name)
+                others = (i for i, other in enumerate(names) if other in by)
+                nullable = tuple(i for i in others if self.schema[names[i]].nullable)
+                implied_by |= {place: nullable} if nullable else {}
+        return implied_by
+
+    def _determinants(self, name: str) -> set[str]:
+        """Return the modelled attributes that determine by a rule when an attribute applies."""
+        rules, names = self.full_schema.rule_set, {*self.schema.names}
+        by = {*rules.routing[name].names} - {name}
+        while follow := by & {*rules.derived} - names:
+            by = by.difference(follow).union(*(rules.derived[other].by for other in follow))
         return by
 
     @property
     def never_missing(self) -> dict[int, int]:
-        """By position, the level "not applicable" where only what tells it may be missing."""
-        names, told = self.schema.names, self.told
+        """Map from a position to the level "not applicable", if it never hides a missing cell."""
+        names, implied_by = self.schema.names, self.implied_by
         return {
             place: code
-            for place, code in self.absent.items()
-            if place not in told or self._tell(names[place]) == {names[told[place][0]]}
+            for place, code in self.not_applicable_levels.items()
+            if place not in implied_by
+            or self._determinants(names[place]) == {names[implied_by[place][0]]}
         }
 
     @property
-    def never_filled(self) -> dict[int, int]:
-        """By position of an attribute, the level "not applicable", where no rule says when."""
-        names, routes = self.schema.names, self.whole.rule_set.routing
-        return {place: code for place, code in self.absent.items() if names[place] not in routes}
+    def never_imputed(self) -> dict[int, int]:
+        """Map from a position to the level "not applicable", if no rule determines the level."""
+        names, routes = self.schema.names, self.full_schema.rule_set.routing
+        return {
+            place: code
+            for place, code in self.not_applicable_levels.items()
+            if names[place] not in routes
+        }
 
     @cached_property
     def kinds(self) -> dict[str, tuple[int, ...]]:
-        """By modelled attribute with several kinds of missing, their codes in the private table."""
-        found = {}
+        """Map from an attribute with several kinds of missing to their codes in the table."""
+        codes_by_name = {}
         for name in self.schema.names:
-            attribute = self.whole[name]
-            holes = tuple(range(attribute.missing_code, attribute.extended_size))
-            if len(holes) > 1:
-                found[name] = holes
-        return found
+            attribute = self.full_schema[name]
+            codes = tuple(range(attribute.missing_code, attribute.extended_size))
+            if len(codes) > 1:
+                codes_by_name[name] = codes
+        return codes_by_name
 
-    def without_absent(self, name: str, law: Floats) -> Floats:
+    def without_not_applicable(self, name: str, weights: Floats) -> Floats:
         """Return the distribution of a missing cell, which is never "not applicable"."""
-        if self.whole[name].not_applicable is None or len(law) == 1:
-            return law
-        drawn = np.append(law[:-1], 0.0)
-        return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(law) - 1), 0.0)
+        if self.full_schema[name].not_applicable is None or len(weights) == 1:
+            return weights
+        drawn = np.append(weights[:-1], 0.0)
+        return drawn / drawn.sum() if drawn.sum() > 0 else np.append(np.ones(len(weights) - 1), 0.0)
 
-    def settled(self, codes: dict[str, Ints]) -> dict[str, Ints]:
-        """Return codes of rows without missing cells, with "not applicable" where it holds."""
-        found = dict(codes)
-        for name, applies in self._routed(found):
-            found[name] = np.where(applies.is_false, self.whole[name].size, found[name])
-        return found
+    def apply_routing(self, codes: dict[str, Ints]) -> dict[str, Ints]:
+        """Return codes of complete rows, with "not applicable" wherever rules imply it."""
+        routed = dict(codes)
+        for name, applies in self._routed(routed):
+            routed[name] = np.where(applies.is_false, self.full_schema[name].size, routed[name])
+        return routed
 
-    def lacking(self, codes: dict[str, Ints]) -> dict[str, Flags]:
-        """Tell where an attribute is said to be not applicable although it surely is."""
+    def wrongly_not_applicable(self, codes: dict[str, Ints]) -> dict[str, Flags]:
+        """Return True for cells that are "not applicable" although the attribute applies."""
         return {
-            name: applies.is_true & (codes[name] == self.whole[name].size)
+            name: applies.is_true & (codes[name] == self.full_schema[name].size)
             for name, applies in self._routed(codes)
         }
 
     def _routed(self, codes: dict[str, Ints]) -> Iterator[tuple[str, Truth]]:
-        """Yield the attributes that rules route, and where they are applicable."""
-        n, book = len(next(iter(codes.values()), ())), self.whole.rule_set
-        for name in book.order:
-            if name in book.routing and {*book.routing[name].names} <= {*codes}:
+        """Yield the attributes that rules route, and the truth of "the attribute applies"."""
+        n, rules = len(next(iter(codes.values()), ())), self.full_schema.rule_set
+        for name in rules.order:
+            if name in rules.routing and {*rules.routing[name].names} <= {*codes}:
                 cells = {
-                    other: Cells.of(self.whole[other], codes[other], None)
-                    for other in book.routing[name].names
+                    other: Cells.of(self.full_schema[other], codes[other], None)
+                    for other in rules.routing[name].names
                 }
-                yield name, book.routing[name].unless.truth(cells, n)
+                yield name, rules.routing[name].unless.truth(cells, n)
 
 
 def _parts(clique: _Clique, table: Flags) -> Iterator[tuple[_Clique, Flags]]:
-    """Yield what is impossible of two attributes or more, whatever the others are."""
+    """Yield the combinations of two or more attributes that are impossible for all other levels."""
     for size in range(min(2, len(clique)), len(clique) + 1):
-        for kept in combinations(range(len(clique)), size):
-            others = tuple(axis for axis in range(len(clique)) if axis not in kept)
+        for axes in combinations(range(len(clique)), size):
+            others = tuple(axis for axis in range(len(clique)) if axis not in axes)
             never = np.asarray(table.all(axis=others))
             if never.any():
-                yield tuple(clique[axis] for axis in kept), never
+                yield tuple(clique[axis] for axis in axes), never
 
 
 def _plain(attribute: AnyAttribute) -> AnyAttribute:
@@ -168,11 +181,11 @@ def _plain(attribute: AnyAttribute) -> AnyAttribute:
         levels = tuple(map(str, range(attribute.size + 1)))
         return Categorical(name=attribute.name, levels=levels, nullable=attribute.nullable)
     if len(attribute.kinds) > 1:
-        return attribute.plainly_missing()
+        return attribute.with_one_missing_kind()
     return attribute
 
 
 def complete_schema(schema: Schema) -> Schema:
-    """Return the schema of rows whose missing cells have been filled."""
+    """Return the schema of rows without missing cells."""
     facts: dict[str, Any] = {"nullable": False, "missing_codes": (), "outside": "error"}
     return Schema(tuple(replace(a, **facts, labels=()) for a in schema))

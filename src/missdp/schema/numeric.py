@@ -1,4 +1,4 @@
-"""Numbers: what is public about a column of them."""
+"""Numeric attributes: public facts about columns of numbers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from missdp.schema.attributes import (
 from missdp.schema.binning import Binning, Bins, Finite
 from missdp.types import Floats, Ints
 
-_MOST_SPIKES = 1000
-_NEAR = 1e-9  # of a step, by which arithmetic may have missed it
-_LEAST_STEP = 1e-15  # beyond it decimals are no longer told apart
-_DIGITS = 6  # of a number in steps
+_MAX_SPIKES = 1000  # spikes of one attribute
+_NEAR = 1e-9  # rounding error of arithmetic, in steps
+_MIN_STEP = 1e-15  # smallest step whose decimals are still distinguished
+_DIGITS = 6  # decimals of a number in steps
 
 
 DeclaredBins: TypeAlias = Annotated[
@@ -42,31 +42,31 @@ DeclaredBins: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Numeric(Attribute):
-    """A bounded number, cut into bins wherever a finite domain is needed.
+    """A bounded numeric attribute, with bins for all uses that need a finite domain.
 
     Parameters
     ----------
     lower, upper : float
-        Public bounds, ``lower < upper``; both belong to the domain.
+        Public bounds, ``lower < upper``. Both belong to the domain.
     integer : bool, default False
-        Whether the values are whole numbers.
+        True if the values are whole numbers.
     bins : int or Binning, optional
-        Number of bins of equal width (10, or one per whole number if there are fewer), or bins that
-        a fit released: see :meth:`Schema.with_bins`.
+        Number of bins of equal width, or bins that a fit released: see :meth:`Schema.with_bins`.
+        The default is 10, or one bin per whole number if there are fewer whole numbers.
     edges : tuple of float, optional
         Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
-        the left; the last one is closed on both sides.
+        the left. The last bin is closed on both sides.
     spikes : tuple of float, default ()
-        Values at which many rows pile up, such as an income of 0. Each is counted by itself, as
-        if it were a level, and drawn exactly; its bin keeps the other values.
+        Values that many rows have, such as an income of 0. Each spike is counted separately, like a
+        level, and drawn exactly. Its bin holds the other values.
     step : float, optional
-        All values are ``lower`` plus a whole multiple of it: 0.01 for amounts in cents. Values are
-        rounded to it as they are read.
+        All values are ``lower`` plus a whole multiple of the step: 0.01 for amounts in cents.
+        Values are rounded to the step when they are read.
 
     Notes
     -----
-    Without ``bins``, ``edges`` and ``spikes``, synthesizers find them privately, at a small share
-    of the budget; all else takes ten bins of equal width.
+    Without ``bins``, ``edges`` and ``spikes``, synthesizers estimate them privately, with a small
+    share of the budget. All other uses take ten bins of equal width.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class Numeric(Attribute):
     step: Annotated[float, Field(gt=0)] | None = None
 
     def plain(self) -> Numeric:
-        """Return the same numbers, without what a kind of its own knows of them."""
+        """Return the attribute as plain numbers, without the facts of its kind."""
         return Numeric(**{f.name: getattr(self, f.name) for f in fields(Numeric)})
 
     def _problems(self) -> Iterator[str]:
@@ -99,7 +99,7 @@ class Numeric(Attribute):
         if self.integer and not all(bound.is_integer() for bound in bounds):
             yield "integer attributes need whole-number bounds"
         if max(map(abs, bounds)) >= MAX_INTEGER:
-            yield "lower and upper must be below 2**53 in size, where numbers are still told apart"
+            yield "lower and upper must be below 2**53 in size, so that whole numbers stay distinct"
         yield from self._wrong_step()
         yield from self._wrong_bins()
         for kind in self.kinds:
@@ -109,7 +109,7 @@ class Numeric(Attribute):
             yield 'outside = "other" is for attributes with levels only'
 
     def _is_value(self, text: str) -> bool:
-        """Whether a text is a number in the domain."""
+        """Return True if a text is a number in the domain."""
         number = read_number(text)
         return number is not None and self.lower <= number <= self.upper
 
@@ -117,19 +117,19 @@ class Numeric(Attribute):
         fact, codes = CODE_FIELDS[kind], self.codes_of(kind)
         numbers = [read_number(c.strip()) for c in codes if isinstance(c, str)]
         if any(number is not None and not math.isnan(number) for number in numbers):
-            yield f"{fact} of a numeric attribute that are numbers go without quotes"
+            yield f"{fact} of a numeric attribute that are numbers must be without quotes"
         if any(is_number(c) and self.lower <= c <= self.upper for c in codes):
             yield (
-                f"{fact} that are numbers must lie outside [lower, upper]: inside, they cannot be "
-                "told from values"
+                f"{fact} that are numbers must lie outside [lower, upper], since numbers inside "
+                "are values"
             )
 
     def _wrong_step(self) -> Iterator[str]:
         step = self.step
         if step is None:
             return
-        if step < _LEAST_STEP:
-            yield f"step must be at least {_LEAST_STEP:g}"
+        if step < _MIN_STEP:
+            yield f"step must be at least {_MIN_STEP:g}"
         if self.integer and not step.is_integer():
             yield "the step of an integer attribute must be a whole number"
         steps = (self.upper - self.lower) / step
@@ -140,18 +140,18 @@ class Numeric(Attribute):
         if self.bins is not None and self.edges is not None:
             yield "give bins or edges, not both"
         if isinstance(self.bins, Binning) and self.spikes:
-            yield "released bins have spikes of their own: leave spikes out"
-        known = self.bins if isinstance(self.bins, Binning) else self
-        edges = known.edges
+            yield "released bins have spikes already. Leave spikes out"
+        facts = self.bins if isinstance(self.bins, Binning) else self
+        edges = facts.edges
         if edges is not None:
             if len(edges) < 2 or np.any(np.diff(edges) <= 0):
                 yield "edges must be at least two, strictly increasing numbers"
             if (edges[0], edges[-1]) != (self.lower, self.upper):
                 yield "edges must start at lower and end at upper"
-        yield from self._wrong_spikes(known.spikes)
+        yield from self._wrong_spikes(facts.spikes)
         if np.any(np.diff(self.bin_edges) <= 0):
-            yield "bins are narrower than floating-point numbers can tell apart"
-        if self._whole and np.any(np.diff(self._bins.intervals.firsts) < 1):
+            yield "bins are narrower than the precision of floating-point numbers"
+        if self._has_steps and np.any(np.diff(self._bins.intervals.firsts) < 1):
             yield "every bin must hold a whole number, or a whole number of steps"
 
     def _wrong_spikes(self, spikes: tuple[float, ...]) -> Iterator[str]:
@@ -159,8 +159,8 @@ class Numeric(Attribute):
             yield "spikes must lie inside [lower, upper]"
         if len(set(spikes)) < len(spikes):
             yield "spikes must be distinct"
-        if len(spikes) > _MOST_SPIKES:
-            yield f"at most {_MOST_SPIKES} spikes are supported; use bins, or an ordinal attribute"
+        if len(spikes) > _MAX_SPIKES:
+            yield f"at most {_MAX_SPIKES} spikes are supported. Use bins, or an ordinal attribute"
         if self.integer and not all(spike.is_integer() for spike in spikes):
             yield "spikes of an integer attribute must be whole numbers"
         if self.step and not np.array_equal(self.round_to_step(np.array(spikes)), spikes):
@@ -168,7 +168,7 @@ class Numeric(Attribute):
 
     @property
     def has_declared_bins(self) -> bool:
-        """Whether bins or spikes are declared. If not, a fit may find them."""
+        """True if bins or spikes are declared. Otherwise a fit may estimate them."""
         return self.bins is not None or self.edges is not None or bool(self.spikes)
 
     @cached_property
@@ -177,7 +177,7 @@ class Numeric(Attribute):
         if isinstance(self.bins, Binning):
             return self.bins
         steps = round((self.upper - self.lower) / (self.step or 1.0))
-        size = self.bins or min(10, steps + 1 if self._whole else 10)
+        size = self.bins or min(10, steps + 1 if self._has_steps else 10)
         even = np.linspace(self.lower, self.upper, size + 1).tolist()
         return Binning(edges=self.edges or tuple(even), spikes=self.spikes)
 
@@ -187,17 +187,17 @@ class Numeric(Attribute):
         return np.asarray(self.binning.edges, dtype=np.float64)
 
     @property
-    def _whole(self) -> bool:
-        """Whether values are whole multiples of a step."""
+    def _has_steps(self) -> bool:
+        """True if values are whole multiples of a step."""
         return self.integer or self.step is not None
 
     def _units(self, values: ArrayLike) -> Floats:
-        """Return numbers in steps from ``lower``, or as they are."""
-        found = np.asarray(values, dtype=np.float64)
-        return found if self.step is None else np.round((found - self.lower) / self.step, _DIGITS)
+        """Return numbers in steps from ``lower``. Without a step they stay unchanged."""
+        array = np.asarray(values, dtype=np.float64)
+        return array if self.step is None else np.round((array - self.lower) / self.step, _DIGITS)
 
     def _values(self, units: Floats) -> Floats:
-        """Inverse of ``_units``, with no more digits than the step has."""
+        """Return the numbers of units, with as many digits as the step has."""
         if self.step is None:
             return units
         values = np.round(self.lower + self.step * units, decimals(self.step, self.lower))
@@ -209,30 +209,30 @@ class Numeric(Attribute):
 
     @cached_property
     def _bins(self) -> Bins:
-        known = self.binning
-        edges, spikes, parts = map(self._units, (known.edges, known.spikes, known.subintervals))
-        return Bins(edges, spikes, parts, known.weights, integer=self._whole)
+        facts = self.binning
+        edges, spikes, parts = map(self._units, (facts.edges, facts.spikes, facts.subintervals))
+        return Bins(edges, spikes, parts, facts.weights, integer=self._has_steps)
 
     @property
     def size(self) -> int:
-        """Number of bins and spikes; a bin in which there are only spikes is none."""
+        """Number of bins and spikes. A bin with spikes only does not count."""
         return len(self._bins.centres)
 
     @property
     def centres(self) -> Floats:
-        """The middle of each bin, and each spike; increasing, shape ``(size,)``."""
+        """The middle of each bin and the value of each spike, increasing, shape ``(size,)``."""
         if self.step is None:
             return self._bins.centres
         return self.lower + self.step * self._bins.centres
 
     @property
-    def reach(self) -> tuple[Floats, Floats]:
-        """Least and greatest value that each code stands for, two arrays of shape ``(size,)``."""
-        least, greatest = self._bins.reach
-        return self._values(least), self._values(greatest)
+    def code_ranges(self) -> tuple[Floats, Floats]:
+        """Smallest and largest value of each code, two arrays of shape ``(size,)``."""
+        low, high = self._bins.code_ranges
+        return self._values(low), self._values(high)
 
     def format_value(self, value: float) -> str:
-        """Return a number as it is shown to people."""
+        """Return the text of a value for human readers."""
         return f"{value:g}"
 
     @property
@@ -241,15 +241,15 @@ class Numeric(Attribute):
         return self._bins.labels(self._values, self.format_value)
 
     def encode_values(self, values: Floats) -> Ints:
-        """Return the bin, or spike, of each value in ``[lower, upper]``."""
+        """Return the code of the bin or spike of each value in ``[lower, upper]``."""
         units = self._units(values)
         return self._bins.encode(units if self.step is None else np.rint(units))
 
     def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
-        """Draw a value inside each bin, uniformly in each subinterval; a spike is itself.
+        """Draw a value inside each bin, uniformly in each subinterval. A spike has its own value.
 
-        ``uniform`` are draws from [0, 1), one per cell: never the bin's centre, which would distort
-        every finer-grained statistic.
+        ``uniform`` holds a draw from [0, 1) for each cell. Centres of bins would distort every
+        statistic of finer resolution.
         """
         return self._values(self._bins.decode(codes, uniform))
 
@@ -266,13 +266,13 @@ def each(function: Callable[[float], Any], value: Any) -> Any:
 
 
 def decimals(*numbers: float) -> int:
-    """Return how many decimals numbers are written with, at most 20."""
+    """Return the number of decimals of numbers in text, at most 20."""
     exponents = (Decimal(repr(n)).normalize().as_tuple().exponent for n in numbers)
     return min(20, max(0, *(-int(exponent) for exponent in exponents)))
 
 
 def code_dtype(attribute: AnyAttribute) -> type[np.unsignedinteger]:
-    """Return the smallest unsigned integer type that holds every code, missing included."""
+    """Return the smallest unsigned integer type for all codes, including missing cells."""
     codes = attribute.size + max(1, len(attribute.kinds))
     if codes <= 2**8:
         return np.uint8

@@ -1,7 +1,7 @@
-"""Categorical attributes whose levels are not declared: a fit finds them, from noisy counts.
+"""Categorical attributes without declared levels. A fit releases levels from noisy counts.
 
-Levels are found among values that are compared as text. `OpenCategorical` declares how many may be
-found. With the levels that a fit released it becomes a `ReleasedCategorical`.
+Values are compared as text. `OpenCategorical` declares the largest number of levels. With the
+levels that a fit released it becomes a `ReleasedCategorical`.
 """
 
 from __future__ import annotations
@@ -18,57 +18,56 @@ from missdp.errors import SchemaError
 from missdp.schema.attributes import Attribute, Categorical, Text, number_text
 from missdp.schema.schema import Schema
 
-MOST_CHARACTERS: Final = 100  # of a value; longer text is in the bucket
-_MOST_LEVELS: Final = 1000
+MAX_LEVEL_CHARACTERS: Final = 100  # characters of a level. Longer text is in the bucket.
+_MAX_LEVELS: Final = 1000  # levels that one attribute may request
 MaxLevels: TypeAlias = Annotated[
-    int,
-    Field(ge=1, le=_MOST_LEVELS, description=f"a whole number from 1 to {_MOST_LEVELS}"),
+    int, Field(ge=1, le=_MAX_LEVELS, description=f"a whole number from 1 to {_MAX_LEVELS}")
 ]
 
 
 _Cell = TypeVar("_Cell")
 
 
-def composed(cell: _Cell) -> _Cell | str:
-    """Return text in Unicode's form NFC, true and false as text, and anything else as it is."""
+def normalize_text(cell: _Cell) -> _Cell | str:
+    """Return text in Unicode's form NFC. True and false become text. Other cells stay unchanged."""
     if isinstance(cell, bool):
         return str(cell).lower()
     return unicodedata.normalize("NFC", cell) if isinstance(cell, str) else cell
 
 
 def level_text(cell: object) -> str | None:
-    """Return the text that a cell with a value is compared by; None if it cannot be a level.
+    """Return the text of a cell for comparisons, or None if the cell cannot be a level.
 
     >>> level_text(" J45 "), level_text(7.0), level_text(" ")
     ('J45', '7', None)
     """
     text = number_text(cell) if isinstance(cell, float) else cell
-    if isinstance(text, str) and len(text) > 4 * MOST_CHARACTERS:
+    if isinstance(text, str) and len(text) > 4 * MAX_LEVEL_CHARACTERS:
         return None
-    text = composed(text)
+    text = normalize_text(text)
     if not isinstance(text, str):
         return None
     text = text.strip()
-    usable = text and len(text) <= MOST_CHARACTERS and text.isprintable()
+    usable = text and len(text) <= MAX_LEVEL_CHARACTERS and text.isprintable()
     return text if usable else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenCategorical(Categorical):
-    """A categorical attribute whose frequent levels a fit finds privately, and a bucket for others.
+    """A categorical attribute whose frequent levels a fit releases, with a bucket for other values.
 
     Parameters
     ----------
     max_levels : int, default 200
-        How many levels are kept at most, those with the largest noisy counts.
+        Largest number of levels. A fit releases the levels with the largest noisy counts.
     other : str, default "other"
-        The level of every other value, and of cells that cannot be read or read like its name.
+        The level of every other value. Unreadable cells and cells equal to its name have it too.
 
     Notes
     -----
     Values are compared as text, in Unicode's form NFC and without blanks around them: ``7`` and
-    ``"7"`` are one value, ``"07"`` is another. Text of more than 100 characters is in the bucket.
-    In a schema file ``levels = "open"`` says so.
+    ``"7"`` are one value, and ``"07"`` differs. Text of more than 100 characters is in the bucket.
+    In a schema file it is declared by ``levels = "open"``.
 
     Examples
     --------
@@ -93,16 +92,16 @@ class OpenCategorical(Categorical):
 
     @property
     def refuses(self) -> bool:
-        """Whether some cell makes reading fail: a missing one, if none may be."""
+        """True if a missing cell makes reading fail: the attribute is not nullable."""
         return not self.kinds
 
     def not_a_level(self, value: object) -> str:
-        """Say that no level is known yet, and what to do."""
+        """Return the message that the levels are open, and the remedies."""
         del value
         return (
-            f"the levels of {self.name!r} are open, and are found by a fit: take the schema of the "
-            "fitted model (schema_; in commands the saved model as --schema), declare the levels, "
-            "or ignore the column"
+            f"the levels of {self.name!r} are open until a fit releases them. Use the schema of "
+            "the fitted model (schema_, or in commands the saved model as --schema), declare the "
+            "levels, or ignore the column."
         )
 
     def with_levels(self, levels: Iterable[str]) -> ReleasedCategorical:
@@ -113,18 +112,18 @@ class OpenCategorical(Categorical):
         return ReleasedCategorical(**facts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as people write them: ``levels = "open"``."""
+        """Return the facts as a schema file has them: ``levels = "open"``."""
         return super().to_dict() | {"kind": "categorical", "levels": "open"}
 
     def _problems(self) -> Iterator[str]:
         if self.other != level_text(self.other):
             yield "other must be text that is printable, in Unicode's form NFC, and not too long"
         if self.levels != (self.other,):
-            yield "levels are found by a fit: leave them out"
+            yield "a fit releases the levels. Leave levels out"
         if self.outside != "error":
             yield "outside does not apply: every other value is in the bucket"
         yield from super()._problems()
-        # Numbers have labels by their text, and levels of one number may follow.
+        # Only the bucket is a level that may have a label before a fit.
         yield from self._labelled_nothing(lambda key: key == self.other)
 
 
@@ -132,8 +131,8 @@ class OpenCategorical(Categorical):
 class ReleasedCategorical(Categorical):
     """A categorical attribute with the levels that a fit released, and a bucket for all others.
 
-    Made by :meth:`OpenCategorical.with_levels`. The bucket ``other`` is the last level. Another fit
-    that uses the levels states that as a condition.
+    :meth:`OpenCategorical.with_levels` creates it. The bucket ``other`` is the last level. The
+    guarantee of another fit that uses the levels states a condition.
     """
 
     kind: ClassVar[str] = "released"
@@ -141,7 +140,7 @@ class ReleasedCategorical(Categorical):
 
     @property
     def refuses(self) -> bool:
-        """Whether some cell makes reading fail: a missing one, if none may be."""
+        """True if a missing cell makes reading fail: the attribute is not nullable."""
         return not self.kinds
 
     def _problems(self) -> Iterator[str]:
@@ -151,38 +150,38 @@ class ReleasedCategorical(Categorical):
 
 
 def open_attributes(schema: Schema) -> tuple[OpenCategorical, ...]:
-    """Return the attributes whose levels are still to be found; refuse one that a rule names."""
-    wanted = tuple(a for a in schema if isinstance(a, OpenCategorical))
+    """Return the attributes with open levels. Raise SchemaError if a rule names one of them."""
+    opened = tuple(a for a in schema if isinstance(a, OpenCategorical))
     named = {name for rule in schema.rule_set.bound for name in rule.names}
-    for attribute in wanted:
+    for attribute in opened:
         if attribute.name in named:
             raise SchemaError(
-                f"a rule names {attribute.name!r}, whose levels are open: declare them, or leave "
-                "the rule out"
+                f"a rule names {attribute.name!r}, whose levels are open. Declare its levels, or "
+                "leave the rule out."
             )
-    return wanted
+    return opened
 
 
-def check_levels_known(attributes: Iterable[Attribute]) -> None:
-    """Refuse open levels where all levels must be known."""
+def check_levels_declared(attributes: Iterable[Attribute]) -> None:
+    """Raise SchemaError if an attribute has open levels, where all levels must be declared."""
     for attribute in attributes:
         if isinstance(attribute, OpenCategorical):
             raise SchemaError(attribute.not_a_level(""))
 
 
-def at_most(schema: Schema) -> Schema:
-    """Return the schema with as many levels as a fit may find: what is public before it."""
-    most = {a.name: _most_levels(a) for a in schema if isinstance(a, OpenCategorical)}
-    return with_levels(schema, most)
+def with_max_levels(schema: Schema) -> Schema:
+    """Return the schema with the largest number of levels that a fit may release. Public."""
+    levels = {a.name: _placeholder_levels(a) for a in schema if isinstance(a, OpenCategorical)}
+    return with_levels(schema, levels)
 
 
-def _most_levels(attribute: OpenCategorical) -> list[str]:
-    """Return as many levels as a fit may find, none of which is the bucket."""
+def _placeholder_levels(attribute: OpenCategorical) -> list[str]:
+    """Return the largest number of levels that a fit may release, without the bucket."""
     texts = (f"level {k}" for k in range(attribute.max_levels + 1))
     return [text for text in texts if text != attribute.other][: attribute.max_levels]
 
 
 def with_levels(schema: Schema, levels: Mapping[str, Iterable[str]]) -> Schema:
     """Return a schema with the levels that a fit released."""
-    known = (a for a in schema if isinstance(a, OpenCategorical) and a.name in levels)
-    return schema.replaced({a.name: a.with_levels(levels[a.name]) for a in known})
+    opened = (a for a in schema if isinstance(a, OpenCategorical) and a.name in levels)
+    return schema.with_attributes({a.name: a.with_levels(levels[a.name]) for a in opened})

@@ -1,10 +1,10 @@
 """Questions to a model or to private rows, as text: parsed, never evaluated.
 
-``mean(wage)``, ``sd(wage)``, ``median(wage)``, ``quantile(wage, 0.9)``, ``share(sex == "f")``,
-``share(wage is missing)``, ``correlation(wage, age)`` and ``difference(mean(wage))``, perhaps with
-``by`` and names behind; and ``wage ~ age + C(sex)``, a regression. Odd names stand in backticks.
-Private rows are also asked for ``count()``, ``sum(wage)``, ``variance(wage)`` and
-``histogram(wage)``.
+Models answer ``mean(wage)``, ``sd(wage)``, ``median(wage)``, ``quantile(wage, 0.9)``,
+``share(sex == "f")``, ``share(wage is missing)``, ``correlation(wage, age)`` and
+``difference(mean(wage))``. Names of groups follow after ``by``. A regression is written
+``wage ~ age + C(sex)``. Odd names stand in backticks. Private rows also answer ``count()``,
+``sum(wage)``, ``variance(wage)`` and ``histogram(wage)``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from missdp.schema.logic import Predicate
 _ARGUMENTS = {"mean": 1, "sd": 1, "median": 1, "quantile": 2, "share": 1, "correlation": 2}
 _ARGUMENTS |= {"count": 0, "sum": 1, "variance": 1, "histogram": 1}
 #: Statistics that a released model answers, and those that `missdp query` answers.
-OF_MODELS = ("mean", "sd", "median", "quantile", "share", "correlation", "difference")
-OF_ROWS = ("count", "share", "mean", "sum", "variance", "sd", "correlation", "histogram")
-# Words that people write for a statistic, in other programs and in prose.
+MODEL_STATISTICS = ("mean", "sd", "median", "quantile", "share", "correlation", "difference")
+ROW_STATISTICS = ("count", "share", "mean", "sum", "variance", "sd", "correlation", "histogram")
+# Other names of statistics, in other programs and in prose.
 _SYNONYMS = {
     **dict.fromkeys(("average", "avg"), "mean"),
     **dict.fromkeys(("std", "stdev", "stddev", "standard_deviation"), "sd"),
@@ -50,27 +50,27 @@ _OTHER_SIGN = re.compile(r"[^\w\s~+()]|\b\d")
 
 @dataclass(frozen=True)
 class Question:
-    """One statistic of attributes, by groups.
+    """A parsed question: one statistic of attributes, by groups.
 
     Parameters
     ----------
     what : str
-        "mean", "sd", "quantile", "share", "missing" (a share, too), "correlation" or "regression";
-        of private rows also "count", "sum", "variance" and "histogram".
+        "mean", "sd", "quantile", "share", "missing" (a share, too), "correlation" or "regression".
+        For private rows also "count", "sum", "variance" and "histogram".
     of : tuple of str
-        Attributes that it is about. Of a regression, the outcome comes first.
+        Attributes of the statistic. In a regression, the outcome comes first.
     by : tuple of str
         Attributes whose levels make groups.
     level : float
-        Of a quantile.
+        Level of a quantile, between 0 and 1.
     where : Predicate, optional
         The condition of a share.
     contrast : bool
-        Whether each group is compared with the first one.
-    covers_pieces : bool
-        Whether all values in a piece with a value that ``where`` names equal this value.
+        True if each group is compared with the first group.
+    covers_segments : bool
+        True if a segment with a value that ``where`` names has no other value.
     by_levels : tuple of str
-        Terms of a regression that count by their levels.
+        Terms of a regression with a coefficient for each level.
     """
 
     what: str
@@ -79,7 +79,7 @@ class Question:
     level: float = 0.5
     where: Predicate | None = None
     contrast: bool = False
-    covers_pieces: bool = False
+    covers_segments: bool = False
     by_levels: tuple[str, ...] = ()
 
 
@@ -88,9 +88,9 @@ def parse_question(
     schema: Schema,
     by: str | Sequence[str] = (),
     *,
-    available: Sequence[str] = OF_MODELS,
+    available: Sequence[str] = MODEL_STATISTICS,
 ) -> Question:
-    """Return what a text such as ``mean(wage) by sex`` asks.
+    """Parse a question such as ``mean(wage) by sex``.
 
     Parameters
     ----------
@@ -99,10 +99,10 @@ def parse_question(
     schema : Schema
         Attributes that it may name.
     by : str or sequence of str, optional
-        Attributes whose levels make groups, besides those in the text.
+        Attributes whose levels make groups, in addition to attributes in the text.
     available : sequence of str
-        Names of the statistics that can be asked for. Where "count" is one, a share may be of a
-        condition on several attributes.
+        Names of the available statistics. If "count" is available, the condition of a share may
+        have several attributes.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def parse_question(
     call = _CALL.fullmatch(text) if isinstance(text, str) else None
     if call is None:
         if isinstance(text, str) and is_formula(text):
-            raise ParameterError("this is a formula, not a question: use regress(...)")
+            raise ParameterError("this is a formula, not a question. Use regress(...).")
         raise ParameterError(
             "a question is written as mean(x), sd(x), median(x), quantile(x, 0.9), share(x == 1), "
             "share(x is missing), correlation(x, y) or difference(mean(x)), perhaps with 'by' and "
@@ -128,28 +128,27 @@ def parse_question(
         raise _unavailable(call["what"], available)
     if call["what"] == "difference":
         if _NESTED.match(call["of"]):
-            raise ParameterError("difference(...) is of a statistic, not of another difference")
+            raise ParameterError("difference(...) takes a statistic, not another difference")
         inner = parse_question(call["of"], schema, groups, available=available)
         if inner.contrast or not inner.by:
             raise ParameterError(
-                "difference(...) compares groups with the first one: say which, as in "
-                "difference(mean(wage)) by sex"
+                "difference(...) compares groups with the first group. Name the groups, as in "
+                "difference(mean(wage)) by sex."
             )
         return replace(inner, contrast=True)
-    asked = _parse_call(call["what"], call["of"], schema)
-    if asked.what == "share" and len(asked.of) != 1 and "count" not in available:
-        raise ParameterError("share(...) is about one attribute; name others behind 'by'")
-    question = replace(asked, by=groups)
+    question = replace(_parse_call(call["what"], call["of"], schema), by=groups)
+    if question.what == "share" and len(question.of) != 1 and "count" not in available:
+        raise ParameterError("share(...) takes one attribute. Name other attributes after 'by'.")
     names = (*question.of, *groups)
     if len({*names}) < len(names):
         raise ParameterError("each attribute may be named once in a question")
     if question.what == "correlation" and groups:
-        raise ParameterError("correlation(x, y) has no groups: leave 'by' out")
+        raise ParameterError("correlation(x, y) has no groups. Leave 'by' out.")
     return question
 
 
 def _parse_call(what: str, of: str, schema: Schema) -> Question:
-    """Return the question of a statistic and the text in its parentheses."""
+    """Return the question of a statistic with the text in its parentheses."""
     if what == "share" and (missing := _IS_MISSING.fullmatch(of)):
         return Question("missing", parse_names(missing["of"], schema))
     if what == "share":
@@ -167,17 +166,19 @@ def _parse_call(what: str, of: str, schema: Schema) -> Question:
 
 
 def _unavailable(what: str, available: Sequence[str]) -> ParameterError:
-    """Return the error about a statistic that does not exist, or that is asked for elsewhere."""
+    """Return the error about a statistic that does not exist, or is available elsewhere."""
     listed = ", ".join(available)
-    if what not in {*OF_MODELS, *OF_ROWS}:
+    if what not in {*MODEL_STATISTICS, *ROW_STATISTICS}:
         near = did_you_mean(what, available, synonyms=_SYNONYMS)
         return ParameterError(f"unknown statistic {what!r}. Available: {listed}{near}")
-    other = "`missdp estimate`, from a model" if what in OF_MODELS else "`missdp query`, from rows"
-    return ParameterError(f"{what}(...) is answered by {other}. Available here: {listed}.")
+    command = "estimate`, from a model" if what in MODEL_STATISTICS else "query`, from rows"
+    return ParameterError(
+        f"{what}(...) is answered by `missdp {command}. Available here: {listed}."
+    )
 
 
 def _level(arguments: list[str]) -> float:
-    """Take the level of a quantile from its arguments, of which it is the last."""
+    """Remove the last argument of a quantile, and return it as the level."""
     wrong = ParameterError("quantile(x, q) takes a number q, as in quantile(wage, 0.9)")
     if len(arguments) < 2:
         raise wrong
@@ -189,7 +190,7 @@ def _level(arguments: list[str]) -> float:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a text is a formula rather than a question: it has a tilde outside of quotes.
+    """Return True if a text is a formula rather than a question: it has a tilde outside of quotes.
 
     >>> is_formula("wage ~ age"), is_formula("share(home == '~')")
     (True, False)
@@ -198,16 +199,16 @@ def is_formula(text: str) -> bool:
 
 
 def parse_formula(text: str, schema: Schema) -> Question:
-    """Return the regression that ``outcome ~ name + C(name)`` asks for."""
+    """Parse the formula of a regression, ``outcome ~ name + C(name)``."""
     formula = _FORMULA.fullmatch(str(text))
     if formula is None:
         unquoted = re.sub("`[^`]*`", "", str(text))
         call, sign = _OTHER_CALL.search(unquoted), _OTHER_SIGN.search(unquoted)
         odd = f"{call[1]}(...)" if call else sign[0] if sign else "this"
         raise ParameterError(
-            f"formula: {odd} is not read. Write 'outcome ~ name + C(name) + ...': names (odd ones "
+            f"formula: {odd} is not read. Write 'outcome ~ name + C(name) + ...': names (odd names "
             "in backticks), + and C() for levels. Interactions, I(), other calls and numbers are "
-            "refused; nothing is evaluated"
+            "refused. Nothing is evaluated."
         )
     terms = _TERM_NAME.findall(formula[2])
     names = parse_names(", ".join([formula[1], *(name for _, name in terms)]), schema)

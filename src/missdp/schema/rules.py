@@ -1,8 +1,8 @@
-"""Rules: public facts about one row, which hold for every row of a table and of a synthetic one.
+"""Rules: public facts about one row, which hold for every row of private and synthetic tables.
 
-A rule is known to everybody before any data are seen. Men are not pregnant, who does not work has
-no working hours, and age and year of birth add up to the year of the survey. No rule is ever read
-from private rows. How the texts of rules are written is in `missdp.schema.expressions`.
+A rule is public before any data are read. Men are not pregnant, a person without work has no
+working hours, and age and year of birth add up to the year of the survey. No rule is ever read from
+private rows. `missdp.schema.expressions` has the syntax of the texts of rules.
 """
 
 from __future__ import annotations
@@ -46,23 +46,28 @@ RuleText: TypeAlias = Annotated[str, Field(description="a statement that is writ
 class Rule(Record, abstract=True):
     """A public fact about one row. Use a subclass.
 
-    The kind of a rule is the name of its first field. So a table of a file needs no ``kind``.
+    The kind of a rule is the name of its first field, so a table of a file needs no ``kind``.
     """
 
     sparse = True
 
     @property
     def text(self) -> str:
-        """The rule in words: what its first field says."""
+        """The rule in words: the text of its first field."""
         return str(getattr(self, self.kind))
 
     def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
-        """Return the rule as it is computed with.
+        """Bind the rule to the attributes of a schema.
 
         Parameters
         ----------
         columns : dict of str to attribute
             The attributes of the schema by name.
+
+        Returns
+        -------
+        tuple of BoundRule
+            The parts of the rule, ready for computation.
 
         Raises
         ------
@@ -75,19 +80,19 @@ class Rule(Record, abstract=True):
 
     @abstractmethod
     def _bound(self, columns: Columns) -> Iterator[BoundRule]:
-        """Yield the parts of the rule; raise ``RuleError`` where it does not fit."""
+        """Yield the parts of the rule. Raise ``RuleError`` if it does not fit the attributes."""
 
     def about(self, columns: Columns) -> frozenset[str]:
-        """Return the attributes that the rule is about."""
+        """Return the names of all attributes of the rule."""
         return frozenset(name for bound in self.bound(columns) for name in bound.names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that are set, as they are written in a ``[[rule]]`` table."""
+        """Return the fields that are set, in the form of a ``[[rule]]`` table."""
         return {name: value for name, value in super().to_dict().items() if name != "kind"}
 
     @classmethod
-    def _class_of_kind(cls, data: Mapping[str, Any]) -> type[Any]:
-        """Return the class of the one kind that a table names by its first field."""
+    def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
+        """Return the class of the kind that a table has as a field."""
         kinds = {kind.kind: kind for kind in (Always, Never, NotApplicable, Determined)}
         stated = [name for name in kinds if name in data]
         if len(stated) == 1:
@@ -113,8 +118,9 @@ class Rule(Record, abstract=True):
 class NotApplicable(Rule):
     """Attributes that have a value only in rows in which a condition holds.
 
-    In all other rows they are not applicable. Such a cell is not missing: nothing fills it, and
-    nothing is spent on it. Where the condition depends on a missing cell, either may be.
+    In all other rows the attributes are not applicable. A cell that is not applicable is not
+    missing: it is never imputed, and has no separate budget. If the condition depends on a missing
+    cell, the attributes may apply or not.
 
     Parameters
     ----------
@@ -186,7 +192,7 @@ class Determined(Rule):
     by : tuple of str, or str
         Attributes that it follows from: with levels, or whole numbers within narrow bounds.
     map : tuple of tuples
-        For every combination of values of ``by`` a row: the values, then what follows.
+        A row for every combination of values of ``by``: the values, then the value that follows.
 
     Examples
     --------
@@ -208,45 +214,47 @@ class Determined(Rule):
         return f"{self.determined} follows from {', '.join(map(str, self.by))}"
 
     def _bound(self, columns: Columns) -> Iterator[BoundRule]:
-        target, *given = (attribute_named(columns, name) for name in (self.determined, *self.by))
-        if not given or len({self.determined, *self.by}) <= len(self.by):
+        target, *sources = (attribute_named(columns, name) for name in (self.determined, *self.by))
+        if not sources or len({self.determined, *self.by}) <= len(self.by):
             raise RuleError("it must follow from other attributes, each named once")
-        places = [_places(attribute) for attribute in given]
+        places = [_places(attribute) for attribute in sources]
         if math.prod(map(len, places)) > MAX_MAP_ROWS:
             raise RuleError(f"the map would need more than {MAX_MAP_ROWS:,} rows")
-        lookup = np.full([len(known) for known in places], np.nan)
+        lookup = np.full([*map(len, places)], np.nan)
         for row in self.map:
-            if len(row) != len(given) + 1:
-                raise RuleError(f"each row of the map needs {len(given)} levels and a value")
-            at = tuple(map(_place, places, given, row[:-1]))
+            if len(row) != len(sources) + 1:
+                raise RuleError(f"each row of the map needs {len(sources)} levels and a value")
+            at = tuple(map(_place, places, sources, row[:-1]))
             if not math.isnan(lookup[at]):
                 raise RuleError(f"the map has two values for {list(row[:-1])}")
             lookup[at] = _value(target, row[-1])
         if np.isnan(lookup).any():
             at = tuple(np.argwhere(np.isnan(lookup))[0])
-            absent = [list(known)[place][1] for known, place in zip(places, at, strict=True)]
+            absent = [list(axis)[place][1] for axis, place in zip(places, at, strict=True)]
             raise RuleError(f"the map lacks a value for {absent}")
-        first = tuple(a.lower if isinstance(a, Numeric) else 0.0 for a in given)
+        first = tuple(a.lower if isinstance(a, Numeric) else 0.0 for a in sources)
         yield Derived(self.text, target, self.by, lookup=lookup, first=first)
 
 
-# The place of each value that a map needs a row for, by type as well.
+# The place of each value on an axis of a map. The type belongs to the key.
 _Places: TypeAlias = Mapping[tuple[type, object], int]
 
 
 def _places(attribute: AnyAttribute) -> _Places:
+    """Return the places of the values of an attribute on its axis of a map."""
     if not isinstance(attribute, Numeric):
         return attribute.codes_by_level
     if attribute.integer and attribute.upper - attribute.lower < MAX_MAP_NUMBERS:
         values = range(int(attribute.lower), int(attribute.upper) + 1)
         return {(int, value): place for place, value in enumerate(values)}
     raise RuleError(
-        f"{attribute.name!r} is not whole, or has more than {MAX_MAP_NUMBERS:,} whole numbers; "
-        "a map needs a row for each value"
+        f"{attribute.name!r} is not whole, or has more than {MAX_MAP_NUMBERS:,} whole numbers. "
+        "A map needs a row for each value"
     )
 
 
 def _place(places: _Places, attribute: AnyAttribute, value: Any) -> int:
+    """Return the place of a value, which must be in the domain of the attribute."""
     place = places.get((type(value), value)) if isinstance(value, (str, int)) else None
     if place is not None:
         return place
@@ -256,7 +264,7 @@ def _place(places: _Places, attribute: AnyAttribute, value: Any) -> int:
 
 
 def _value(target: AnyAttribute, value: Any) -> float:
-    """Read a value of the map: a number, or the code of a level."""
+    """Return the value of the target in a map: a number, or the code of a level."""
     if not isinstance(target, Numeric):
         return float(_place(_places(target), target, value))
     inside = is_number(value) and target.lower <= value <= target.upper
@@ -282,8 +290,8 @@ class Always(Rule):
           to another. A year is completed on the anniversary. The anniversary of 29 February is
           1 March in other years. Dates of whole months or years are the first day, as written.
     determines : str, optional
-        The number that follows from the equation; by default the last one named. Of completed
-        years, the number always follows.
+        The number that follows from the equation. By default it is the last number in the text. In
+        an equation with years(), the number of years always follows.
 
     Examples
     --------
@@ -321,7 +329,7 @@ class Always(Rule):
         if between := [n for n, a in numbers.items() if dated and isinstance(a, Difference)]:
             raise RuleError(
                 f"{between[0]!r} is of kind 'difference', which an equation cannot add to dates. "
-                "The difference itself states what lies between its two dates. Leave the rule out."
+                "The difference itself gives the time between its two dates. Leave the rule out."
             )
         if len({expressions.scale_of(a) for a in numbers.values()} - {"numbers"}) > 1:
             raise RuleError(
@@ -337,14 +345,14 @@ class Always(Rule):
         _check_sizes(numbers.values(), multiples, constant / factor)
         if target.integer and not all(a.integer for a in numbers.values()):
             raise RuleError(
-                f"{name!r} is a whole number; so must be the attributes that it follows from"
+                f"{name!r} is a whole number, so the attributes of its equation must be whole too"
             )
         return Derived(self.text, target, tuple(terms), terms=multiples, start=constant / factor)
 
     def _years(self, number: AnyAttribute, earlier: AnyAttribute, later: AnyAttribute) -> Derived:
         """Return the rule by which a number is the completed years between two dates."""
         if earlier is later:
-            raise RuleError(f"it names {later.name!r} twice; years() needs two dates")
+            raise RuleError(f"it names {later.name!r} twice. years() needs two dates")
         if self.determines not in (None, number.name):
             raise RuleError(f"only {number.name!r} follows from the two dates")
         integer = isinstance(number, Numeric) and number.integer and number.step in (None, 1.0)
@@ -360,20 +368,20 @@ class Always(Rule):
 def _unit_of_days(date: AnyAttribute) -> Resolution:
     """Return the unit of a date whose day does not depend on the place."""
     if not isinstance(date, Date) or isinstance(date, EitherDate):
-        raise RuleError(f"{date.name!r} is not a date; years() counts from one date to another")
+        raise RuleError(f"{date.name!r} is not a date. years() counts from one date to another")
     if date.zoned:
         raise RuleError(
-            f"{date.name!r} has a time zone, so its day depends on the place; declare a date "
+            f"{date.name!r} has a time zone, so its day depends on the place. Declare a date "
             "without a time zone"
         )
     return date.unit
 
 
 def _check_sizes(numbers: Iterable[Numeric], multiples: tuple[float, ...], start: float) -> None:
-    """Refuse numbers that floating point cannot add, or that vanish."""
+    """Raise RuleError for numbers that floating point cannot add exactly enough."""
     largest = (max(abs(a.lower), abs(a.upper)) for a in numbers)
-    size = sum(abs(times) * most for times, most in zip(multiples, largest, strict=True))
+    size = sum(abs(times) * high for times, high in zip(multiples, largest, strict=True))
     if not all(map(math.isfinite, multiples)) or not abs(start) + size < MAX_INTEGER:
-        raise RuleError("its numbers are too large: what follows must be below 2**53 in size")
+        raise RuleError("its numbers are too large: the result must be below 2**53 in size")
     if not all(multiples):
         raise RuleError("its numbers differ so much in size that some of them vanish")

@@ -31,7 +31,7 @@ from missdp.schema.layout import (
     SchemaTable,
     SurveyWeight,
     Unit,
-    place_of,
+    field_hint,
 )
 from missdp.schema.numeric import AnyAttribute, Columns, Numeric
 from missdp.schema.rule_set import FEW_ROWS, REHEARSED_ROWS, RuleSet
@@ -40,60 +40,59 @@ from missdp.serialization import Record
 
 FILE = "[file]"
 """The entry of `Schema.undeclared` for facts about text files."""
-_FEW = 8  # levels that are shown
-_FORMAT = 1  # of the layout that people write
+_FEW = 8  # levels that a notebook shows
+_FORMAT = 1  # version of the format of schema files
 _TOML_KEYS = (*TOP_LEVEL, *TABLES, "attribute", "rule")
 # Neither blanks, nor ``role:password@``.
 _LEDGER = re.compile(r"|(?!\w[^/]*://[^@]*:[^@]*@)[^\s#]*#[\w.-]+")
 
 
 Names: TypeAlias = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...],
-    Field(description="a list of names of columns"),
+    tuple[Annotated[str, Field(min_length=1)], ...], Field(description="a list of names of columns")
 ]
 
 
 @dataclass(frozen=True)
 class Schema(Record):
-    """Public facts about the columns of a table, in order. Output shape depends on nothing else.
+    """Public facts about the columns of a table, in order. They alone determine the output shape.
 
     Parameters
     ----------
     attributes : tuple of Categorical, Ordinal or Numeric
-        At least one; names must be distinct.
+        At least one attribute. Names must be distinct.
     rules : tuple of Rule, default ()
         Public facts about single rows: :class:`Always`, :class:`Never`, :class:`NotApplicable`,
-        :class:`Determined`. An attribute that a rule makes not applicable to some rows gets that
-        fact by itself.
+        :class:`Determined`. An attribute that a rule makes not applicable to some rows gets this
+        fact automatically.
     file : Layout, optional
-        How text files of the table are written.
+        Format of the text files of the table.
     ignore : tuple of str, default ()
-        Columns that are left out: never read, and not written.
+        Columns that are never read and never written.
     keys : tuple of str, default ()
-        Columns that tell rows apart: never read, and written with fresh whole numbers from 1 on,
-        before all others.
+        Columns that identify rows. They are never read, and are written first, with fresh whole
+        numbers from 1 on.
     undeclared_columns : tuple of str, default ()
-        Those of ``ignore`` and ``keys`` that were left unread because of private cells, which
-        nobody has declared public yet. A release refuses a schema with such marks unless
+        Columns of ``ignore`` and ``keys`` that were left unread because of private cells. This
+        choice has not been declared public yet. A release refuses a schema with these marks unless
         they are accepted.
     ledger : str, default ""
-        ``URL#NAME``, or ``#NAME`` in whatever ledger: the budget without which nothing is released
-        from rows of this schema. Schemas that differ in nothing else are equal.
+        The budget that every release from rows of this schema must charge: ``URL#NAME``, or
+        ``#NAME`` in any ledger. It does not count in comparisons for equality.
     unit : Unit, optional
-        Who is protected, where several rows may belong to one person; by default each row.
+        The unit of protection, if several rows may belong to one person. By default each row.
     weight : SurveyWeight, optional
-        How much each row counts, where not all count alike.
+        The weights of rows, if rows do not count equally.
 
     Raises
     ------
     SchemaError
-        If there are no attributes, two have the same name, rules follow from each other or order
-        attributes in a circle, or a rule leaves a level without any row.
+        If there are no attributes, or two attributes have one name. If rules are circular, or a
+        rule leaves a level without any row.
 
     Warns
     -----
     SchemaWarning
-        If hardly any row that is drawn uniformly from the public domain obeys the rules.
+        If fewer than 5 of 1,000 rows drawn uniformly from the public domain obey the rules.
 
     Examples
     --------
@@ -113,8 +112,7 @@ class Schema(Record):
         Field(description="a list of Categorical, Ordinal, Numeric and Date attributes"),
     ]
     rules: Annotated[
-        tuple[Rule, ...],
-        Field(description="a list of Always, Never, NotApplicable and Determined"),
+        tuple[Rule, ...], Field(description="a list of Always, Never, NotApplicable and Determined")
     ] = ()
     ledger: Annotated[str, Field(description="URL#NAME or #NAME")] = field(
         default="", compare=False
@@ -125,45 +123,42 @@ class Schema(Record):
     weight: Annotated[
         SurveyWeight | None, Field(description="a SurveyWeight, which names a column")
     ] = None
-    file: Annotated[
-        Layout, Field(description="a Layout, which says how text files are written")
-    ] = PLAIN
+    file: Annotated[Layout, Field(description="a Layout, the format of text files")] = PLAIN
     ignore: Names = ()
     keys: Names = ()
     undeclared_columns: Names = ()
 
     def __post_init__(self) -> None:
-        given = self.attributes
-        if not given:
+        if not self.attributes:
             raise SchemaError("a schema needs at least one attribute")
         names = self.names
         if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise SchemaError(f"attribute names must be distinct; repeated: {repeated}")
+            raise SchemaError(f"attribute names must be distinct. Repeated: {repeated}")
         self._check_unread()
         if not _LEDGER.fullmatch(self.ledger):
-            raise SchemaError("ledger must be URL#NAME or #NAME, and tell no password")
-        object.__setattr__(self, "attributes", _with_computed(given))
+            raise SchemaError("ledger must be URL#NAME or #NAME, without a password")
+        object.__setattr__(self, "attributes", _with_computed(self.attributes))
         self._check_unit()
         self._check_rules()
 
     def _check_unread(self) -> None:
-        if len({*self.unread}) < len(self.unread):
+        if len({*self.ignored_columns}) < len(self.ignored_columns):
             raise SchemaError("ignore and keys must name each column once")
-        if both := sorted({*self.names} & {*self.unread}):
+        if both := sorted({*self.names} & {*self.ignored_columns}):
             raise SchemaError(
-                f"column {both[0]!r} is an attribute, and left unread: leave it out of ignore and "
-                "keys, or of the attributes"
+                f"column {both[0]!r} is an attribute, and is in ignore or keys. Remove it from "
+                "ignore and keys, or from the attributes."
             )
-        if not {*self.undeclared_columns} <= {*self.unread}:
+        if not {*self.undeclared_columns} <= {*self.ignored_columns}:
             raise SchemaError("undeclared_columns must list columns of ignore and keys only")
 
     def _check_unit(self) -> None:
-        taken = {*self.names, *self.unread}
+        other_columns = {*self.names, *self.ignored_columns}
         for fact, what in ((self.unit, "identifies units"), (self.weight, "weighs rows")):
-            if fact is not None and fact.column in taken:
+            if fact is not None and fact.column in other_columns:
                 raise SchemaError(
-                    f"{fact.column!r} {what}, and is never modelled: leave it out of the "
-                    "attributes, and of what is ignored"
+                    f"{fact.column!r} {what}, and is never modelled. Remove it from the "
+                    "attributes, ignore and keys."
                 )
         if self.unit and self.weight and self.unit.column == self.weight.column:
             raise SchemaError("a column that identifies units cannot weigh rows")
@@ -176,7 +171,7 @@ class Schema(Record):
             for a in self.attributes
         )
         object.__setattr__(self, "attributes", tuple(marked))
-        # Contradictions are errors now, not later.
+        # Contradictions raise errors here, not during a fit.
         if self.rule_set.bound and self.rule_set.surviving_rows() < FEW_ROWS:
             warnings.warn(
                 f"hardly any of {REHEARSED_ROWS:,} rows drawn uniformly from the domains of the "
@@ -188,7 +183,7 @@ class Schema(Record):
 
     @cached_property
     def rule_set(self) -> RuleSet:
-        """The rules as they are computed with."""
+        """The rules, bound to the attributes."""
         return RuleSet(self.columns, self.rules)
 
     @cached_property
@@ -197,47 +192,47 @@ class Schema(Record):
         return {attribute.name: attribute for attribute in self.attributes}
 
     @cached_property
-    def of_rows(self) -> Schema:
-        """The same facts of rows that stand for themselves: without the unit and the weight."""
+    def without_unit(self) -> Schema:
+        """The schema without the unit and the weight, for rows that count equally."""
         plain = self.unit is None and self.weight is None
         return self if plain else replace(self, unit=None, weight=None)
 
     @property
-    def weighs(self) -> bool:
-        """Whether rows count different amounts."""
+    def is_weighted(self) -> bool:
+        """True if rows count different amounts."""
         return self.weight is not None or (self.unit is not None and self.unit.counts_as == "one")
 
     @cached_property
-    def stored(self) -> Schema:
-        """The schema of the columns that a table has: without differences, and rules on them."""
-        kept = tuple(a for a in self.attributes if not isinstance(a, Computed))
-        if len(kept) == len(self):
+    def input_columns(self) -> Schema:
+        """The schema of the columns of a table, without differences and rules on differences."""
+        stored = tuple(a for a in self.attributes if not isinstance(a, Computed))
+        if len(stored) == len(self):
             return self
-        names, columns = {a.name for a in kept}, self.columns
+        names, columns = {a.name for a in stored}, self.columns
         rules = tuple(rule for rule in self.rules if rule.about(columns) <= names)
-        return replace(self, attributes=kept, rules=rules)
+        return replace(self, attributes=stored, rules=rules)
 
     @cached_property
-    def written(self) -> Schema:
-        """The schema of the columns that are written: those that a table has, after fresh keys."""
+    def output_columns(self) -> Schema:
+        """The schema of the columns of an output file: fresh keys, then the columns of a table."""
         keys = (Numeric(name=n, lower=1, upper=MAX_INTEGER - 1, integer=True) for n in self.keys)
-        return Schema((*keys, *self.stored))
+        return Schema((*keys, *self.input_columns))
 
     @property
-    def unread(self) -> tuple[str, ...]:
-        """The columns that are never read."""
+    def ignored_columns(self) -> tuple[str, ...]:
+        """Names of the columns that are never read."""
         return (*self.keys, *self.ignore)
 
     def read_for(self, names: Iterable[str], *, refusing: bool) -> tuple[str, ...]:
-        """Return the columns that are read to know attributes, by their cells and by rules.
+        """Return the columns that determine attributes, by their cells and by rules.
 
-        With ``refusing``, these are also the columns of which a cell may be refused.
+        With ``refusing``, the columns with cells that may be refused are included.
         """
         near = self.rule_set.connected_by_rules(names)
         needed = (a for a in self if a.name in near or (refusing and a.refuses))
         several = (a.dates if isinstance(a, Computed) else (a.name,) for a in needed)
         columns = {*chain.from_iterable(several)}
-        return tuple(name for name in self.stored.names if name in columns)
+        return tuple(name for name in self.input_columns.names if name in columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -246,7 +241,7 @@ class Schema(Record):
 
     @property
     def nullable(self) -> tuple[str, ...]:
-        """Names of the attributes that may be missing."""
+        """Names of the attributes whose cells may be missing."""
         return tuple(a.name for a in self.attributes if a.nullable)
 
     def __len__(self) -> int:
@@ -265,58 +260,61 @@ class Schema(Record):
         raise SchemaError(f"the schema has no attribute {name!r}. It has {list(self.names)}{near}")
 
     def shape(self, clique: Iterable[str]) -> tuple[int, ...]:
-        """Sizes of the attributes of a clique, missing not counted."""
+        """Return the sizes of the attributes of a clique, without missing."""
         return tuple(self[name].size for name in clique)
 
     def extended_shape(self, clique: Iterable[str]) -> tuple[int, ...]:
-        """Sizes of the attributes of a clique with missing as one more level where nullable."""
+        """Return the sizes of the attributes of a clique, with kinds of missing as levels."""
         return tuple(self[name].extended_size for name in clique)
 
     def subset(self, names: Iterable[str]) -> Schema:
-        """Schema of the named attributes, in the order given, with the rules about them alone.
+        """Return the schema of the named attributes, in this order, with the rules on them alone.
 
-        What a rule that is left out may have filled is marked as ``settled``. Facts about text
-        files that nobody has declared public stay marked.
+        Attributes that an omitted rule may have filled are marked as ``imputed_before``. Facts
+        about text files that have not been declared public keep their marks.
         """
-        wanted = tuple(names)
-        whole = (r for r in self.rule_set.derived.values() if {*r.by, r.target.name} <= {*wanted})
-        beside = (rule.instead for rule in whole if rule.instead is not None)
-        chosen = tuple(self[name] for name in dict.fromkeys((*wanted, *beside)))
-        kept = {attribute.name for attribute in chosen}
+        requested = tuple(names)
+        derived = self.rule_set.derived.items()
+        complete = (r for name, r in derived if {*r.by, name} <= {*requested})
+        instead = (rule.instead for rule in complete if rule.instead is not None)
+        chosen = tuple(self[name] for name in dict.fromkeys((*requested, *instead)))
+        retained = {attribute.name for attribute in chosen}
         attributes = tuple(
-            a.plain() if isinstance(a, Computed) and not {*a.dates} <= kept else a for a in chosen
+            a.plain() if isinstance(a, Computed) and not {*a.dates} <= retained else a
+            for a in chosen
         )
-        rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= kept)
-        # Of what follows from attributes that are left out, the domain may be too wide here, too.
-        wide = {name for name, r in self.rule_set.derived.items() if not kept.issuperset(r.names)}
-        attributes = tuple(replace(a, settled=True) if a.name in wide else a for a in attributes)
+        rules = tuple(rule for rule in self.rules if rule.about(self.columns) <= retained)
+        # Without its rule, the domain of a derived attribute may be wider than its values.
+        wide = {name for name, r in derived if not retained.issuperset(r.names)}
+        attributes = tuple(
+            replace(a, imputed_before=True) if a.name in wide else a for a in attributes
+        )
         facts: dict[str, Any] = {name: getattr(self, name) for name in ("ledger", "unit", "weight")}
         facts["file"] = Layout(undeclared=self.file.undeclared)
-        found = Schema(attributes, rules, **facts)
-        lost = (self.rule_set.filled & kept) - found.rule_set.filled
-        marked = (replace(a, settled=True) if a.name in lost else a for a in found)
-        return replace(found, attributes=tuple(marked)) if lost else found
+        schema = Schema(attributes, rules, **facts)
+        lost = (self.rule_set.rule_filled & retained) - schema.rule_set.rule_filled
+        marked = (replace(a, imputed_before=True) if a.name in lost else a for a in schema)
+        return replace(schema, attributes=tuple(marked)) if lost else schema
 
-    def replaced(self, found: Mapping[str, AnyAttribute]) -> Schema:
-        """Return the schema with other attributes in place of some, by name."""
-        if not found:
+    def with_attributes(self, new: Mapping[str, AnyAttribute]) -> Schema:
+        """Return the schema with some attributes replaced, by name."""
+        if not new:
             return self
-        return replace(self, attributes=tuple(found.get(a.name, a) for a in self))
+        return replace(self, attributes=tuple(new.get(a.name, a) for a in self))
 
     def refuse_units(self, what: str) -> None:
-        """Refuse a unit where each row is taken by itself, and weights where each counts one."""
+        """Raise SchemaError for a unit or a weight, where each row must count as one."""
         instead = "fit AllPairs, AIM or MST, or leave"
         if self.unit is not None:
             raise SchemaError(
-                f"{what} takes each row by itself, and the schema declares that all rows of one "
+                f"{what} treats each row separately, and the schema declares that all rows of one "
                 f"{self.unit.column!r} belong together: {instead} the unit out of the schema if "
-                "single rows are what is to be protected"
+                "single rows are to be protected"
             )
         if self.weight is not None:
             raise SchemaError(
-                f"{what} lets each row count for one, and the schema declares that "
-                f"{self.weight.column!r} says how much it counts: {instead} the weight out of the "
-                "schema"
+                f"{what} counts each row as one, and the schema declares the weights "
+                f"{self.weight.column!r}: {instead} the weight out of the schema"
             )
 
     def check_same_rows(self, other: Schema) -> None:
@@ -333,31 +331,37 @@ class Schema(Record):
                 )
 
     def with_bins(self, bins: Mapping[str, Binning]) -> Schema:
-        """Return the schema with bins that a fit released, so that another table compares.
+        """Return the schema with bins that a fit released, so that tables can be compared.
 
         Parameters
         ----------
         bins : mapping of str to Binning
-            By attribute, such as ``model.bins_``. Numeric attributes that declare no bins get them.
-            A guarantee that uses them has the condition that the cost of that fit is its own.
+            By attribute, such as ``model.bins_``. Numeric attributes without declared bins get
+            them. A guarantee that uses the bins has the condition that the cost of the fit is
+            stated separately.
+
+        Returns
+        -------
+        Schema
+            A copy with released bins.
         """
         free = (a for a in self if isinstance(a, Numeric) and not a.has_declared_bins)
-        return self.replaced(
+        return self.with_attributes(
             {a.name: replace(a, bins=bins[a.name]) for a in free if a.name in bins}
         )
 
     def _repr_html_(self) -> str:
-        """Return a table of the attributes; nothing that was read from rows and is undeclared."""
-        head = "".join(f"<th>{c}</th>" for c in ("name", "kind", "domain", "may be", "label"))
+        """Return a table of the attributes, without facts that have not been declared public."""
+        titles = "".join(f"<th>{c}</th>" for c in ("name", "kind", "domain", "may be", "label"))
         rows = (map(escape, _shown(attribute)) for attribute in self)
         body = "".join(f"<tr><td>{'</td><td>'.join(cells)}</td></tr>" for cells in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:
-        """Facts read from private data and not yet declared public, per column.
+        """Facts that were read from private data and not declared public yet, by column.
 
-        The entry ``"[file]"`` is for facts about text files, which `Layout` marks.
+        The entry ``"[file]"`` has the facts about text files, which `Layout` marks.
         """
         unread = dict.fromkeys(self.undeclared_columns, ("kind",))
         marked = {a.name: a.undeclared for a in self.attributes if a.undeclared} | unread
@@ -366,7 +370,7 @@ class Schema(Record):
         return marked
 
     def declare_public(self) -> Schema:
-        """Return the same schema with every fact declared public: you take responsibility.
+        """Return the schema with every fact declared public. The caller is responsible for this.
 
         >>> from missdp.schema import Categorical, Schema
         >>> draft = Schema((Categorical(name="a", levels=("x",), undeclared=("levels",)),))
@@ -384,7 +388,7 @@ class Schema(Record):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the schema of a dictionary, which has the tables of a TOML file."""
+        """Return the schema of a dictionary with the tables of a TOML file."""
         if not isinstance(data, Mapping):
             raise SchemaError("a schema is read from a mapping with [[attribute]] tables")
         return super().from_dict(data)
@@ -396,10 +400,10 @@ class Schema(Record):
         _check_keys(data)
         rows, rules = data.get("attribute"), data.get("rule", [])
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            single = "; [attribute] has single brackets" * isinstance(rows, Mapping)
+            single = ". [attribute] has single brackets" * isinstance(rows, Mapping)
             raise SchemaError(f"a schema needs [[attribute]] tables, one per column{single}")
         if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
-            single = "; [rule] has single brackets" * isinstance(rules, Mapping)
+            single = ". [rule] has single brackets" * isinstance(rules, Mapping)
             raise SchemaError(f"rules are [[rule]] tables, one for each{single}")
         columns = [Column.from_dict(row) for row in rows]
         unread = [column for column in columns if isinstance(column, Unread)]
@@ -434,17 +438,33 @@ class Schema(Record):
 
     @property
     def tables(self) -> dict[str, SchemaTable]:
-        """The facts about a whole table, by the name of their table in a TOML file."""
+        """The facts about all rows, by the name of their table in a TOML file."""
         declared = {name: getattr(self, name) for name in TABLES}
         return {name: fact for name, fact in declared.items() if fact not in (None, PLAIN)}
 
     def without_ledger(self) -> Self:
-        """Return the same schema for rows that are released, or paid for."""
+        """Return the schema without its ledger, for rows that are released or already charged."""
         return replace(self, ledger="") if self.ledger else self
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
-        """Read a schema from a TOML file."""
+        """Read a schema from a TOML file.
+
+        Parameters
+        ----------
+        source : str or Path
+            The file.
+
+        Returns
+        -------
+        Schema
+            Public.
+
+        Raises
+        ------
+        SchemaError
+            If the file cannot be read, or its facts do not make a schema.
+        """
         tables = load_toml(Path(source), SchemaError)
         if {"name", "kind"} & {*tables}:
             raise SchemaError(
@@ -459,19 +479,20 @@ class Schema(Record):
         comments: Mapping[str, Iterable[str]] | None = None,
         notes: str = "",
     ) -> None:
-        """Write the schema to a TOML file, whole or not at all.
+        """Write the schema to a TOML file, completely or not at all.
 
         Parameters
         ----------
         path : str or Path
+            The file. An existing file is replaced.
         comments : mapping of str to iterable of str, optional
             Lines above the block of an attribute, by its name.
         notes : str, default ""
-            The end of the file.
+            Text at the end of the file.
         """
         document = {"format": _FORMAT} | self.to_dict()
         del document["kind"]
-        # The date that either end tells is made again on reading, but for released bins.
+        # `EitherDate` is created again on reading, unless its bins are released.
         if not any(isinstance(a, Difference) and isinstance(a.bins, Binning) for a in self):
             rows = [row for row in document["attribute"] if row["kind"] != EitherDate.kind]
             document["attribute"] = rows
@@ -485,51 +506,50 @@ class Schema(Record):
 def _not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
     """Return the attributes that are not applicable to some rows."""
     bound = [b for rule in rules for b in rule.bound(columns)]
-    found = {a.name for a in columns.values() if a.not_applicable is not None}
-    found |= {rule.target.name for rule in bound if isinstance(rule, Routing)}
+    names = {a.name for a in columns.values() if a.not_applicable is not None}
+    names |= {rule.target.name for rule in bound if isinstance(rule, Routing)}
     derived = [rule for rule in bound if isinstance(rule, Derived)]
-    grown = {*found}
+    grown = {*names}
     while grown:
-        grown = {r.target.name for r in derived if found & {*r.by}} - found
-        found |= grown
-    return frozenset(found)
+        grown = {r.target.name for r in derived if names & {*r.by}} - names
+        names |= grown
+    return frozenset(names)
 
 
 def _with_computed(attributes: Sequence[AnyAttribute]) -> tuple[AnyAttribute, ...]:
-    """Return the attributes of a schema, with differences in units of their dates, and eithers."""
-    given = {a.name: a for a in attributes}
-    bound = [a.within(given) if isinstance(a, Difference) else a for a in attributes]
-    found = {a.name: a for a in bound}
-    # Later schemas of the same table have what the first one had, whatever may be missing there.
+    """Return the attributes, with differences in units of their dates, and with `EitherDate`s."""
+    declared = {a.name: a for a in attributes}
+    bound = [a.in_date_units(declared) if isinstance(a, Difference) else a for a in attributes]
+    columns = {a.name: a for a in bound}
+    # A schema that was derived from another keeps its attributes: only new differences get a date.
     new = (a for a in attributes if isinstance(a, Difference) and a.resolution is None)
-    eithers = (found[a.name].either(found) for a in new)  # type: ignore[union-attr]
-    return (*bound, *(e for e in eithers if e is not None and e.name not in found))
+    eithers = (columns[a.name].either_date(columns) for a in new)  # type: ignore[union-attr]
+    return (*bound, *(e for e in eithers if e is not None and e.name not in columns))
 
 
 def _read_rule(data: Mapping[str, Any], number: int) -> Rule:
-    """Return the rule of a table; a refusal says which table of the file it is."""
+    """Return the rule of a table. Errors name the number of the table in the file."""
     with replacing(SchemaError, by=lambda error: SchemaError(f"[[rule]] number {number}: {error}")):
         return Rule.from_dict(data)
 
 
 def _check_keys(data: Mapping[str, Any]) -> None:
-    """Refuse an unknown table or field; say in which table it belongs."""
-    known = {"kind", *_TOML_KEYS}
-    if unknown := sorted({*data} - known, key=str):
-        near = place_of(str(unknown[0]), _TOML_KEYS)
+    """Raise SchemaError for an unknown table or field. The error names the right table."""
+    if unknown := sorted({*data} - {"kind", *_TOML_KEYS}, key=str):
+        near = field_hint(str(unknown[0]), _TOML_KEYS)
         listed = f". Known: {', '.join(_TOML_KEYS)}."
         raise SchemaError(f"unknown table or field {unknown[0]!r} in a schema{near or listed}")
 
 
 def _shown(attribute: AnyAttribute) -> tuple[str, ...]:
-    """Return what is public of an attribute, as the cells of a row."""
+    """Return the public facts of an attribute as cells of a row."""
     read = {*attribute.undeclared}
     if isinstance(attribute, Numeric):
         domain = " to ".join(map(attribute.format_value, (attribute.lower, attribute.upper)))
     else:
-        known = replace(attribute, labels=()) if "labels" in read else attribute
-        more = f", and {known.size - _FEW} more" if known.size > _FEW else ""
-        domain = ", ".join(known.level_labels[:_FEW]) + more
+        public = replace(attribute, labels=()) if "labels" in read else attribute
+        more = f", and {public.size - _FEW} more" if public.size > _FEW else ""
+        domain = ", ".join(public.level_labels[:_FEW]) + more
     if read & {"levels", "lower", "upper"}:
         domain = "not declared public yet"
     kinds = ", ".join(kind.replace("_", " ") for kind in attribute.kinds)
@@ -540,11 +560,11 @@ def _shown(attribute: AnyAttribute) -> tuple[str, ...]:
 
 
 def check_schema(schema: object) -> Schema:
-    """Return a schema; refuse what is none, such as the path of one."""
+    """Return a schema. Raise SchemaError for other objects, such as the path of a schema."""
     if not isinstance(schema, Schema):
         raise SchemaError(
-            f"schema must be a missdp.Schema, not {type(schema).__name__}; Schema.from_toml reads "
-            "one from a file"
+            f"schema must be a missdp.Schema, not {type(schema).__name__}. Schema.from_toml reads "
+            "a schema from a file."
         )
     return schema
 
@@ -552,8 +572,8 @@ def check_schema(schema: object) -> Schema:
 # The time that Python takes to read a key grows with the square of its parts.
 _DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""")
 _PLACE = re.compile(r" \(at .*\)$")
-# By the start of a reason of the parser: the mistake that people make most often. No other reason
-# is shown, for some quote the file.
+# The most frequent mistake for each reason of the parser, by the start of the reason. Other reasons
+# are not shown, since some reasons quote the file.
 _HINTS = {
     "Invalid value": '. Put text in quotes: levels = ["no", "yes"].',
     "Expected ']]'": ". Write [[attribute]] with two brackets at either end.",
@@ -574,18 +594,18 @@ _HINTS = {
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]+")
 _READ_BOUNDS = (
-    "# The least and the greatest cell: write bounds that are publicly known, with room to spare."
+    "# The smallest and the largest cell. Replace them by wider bounds that are publicly known."
 )
 _HEADER = """\
 # missdp schema: public facts about the columns of a table.
 # Every fact here enters released output. A name in `undeclared` marks a fact that was read from
-# the private data: check it, replace it by what is publicly known, then delete the mark.
+# the private data. Check it, replace it by a publicly known fact, then delete the mark.
 
 """
 
 
 def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
-    """Return the tables of a TOML file; raise a ``refusal`` if it cannot be read or is none."""
+    """Return the tables of a TOML file. Raise ``refusal`` if the file is not readable TOML."""
 
     def unreadable(error: BaseException) -> MissDPError:
         if isinstance(error, FileNotFoundError):
@@ -594,7 +614,7 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
         return refusal(f"cannot read {str(path)!r}: {reason}")
 
     def malformed(error: BaseException) -> MissDPError:
-        # The place only: the reason may quote a character of what is perhaps no such file at all.
+        # Only the place is quoted. The reason may quote a character of a private file.
         place = _PLACE.search(str(error))
         where = place[0].replace("(at ", "(") if place else ""
         hint = next((hint for text, hint in _HINTS.items() if text in str(error)), "")
@@ -603,7 +623,7 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
         return refusal(f"{str(path)!r} is not valid TOML{where}{hint}")
 
     with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=malformed):
-        # Editors of some systems begin a file with a mark that says it is UTF-8.
+        # Some editors begin a UTF-8 file with a byte order mark.
         text = path.read_bytes().decode("utf-8-sig")
         if _DEEP.search(text):
             raise ValueError("too deep (at a key of 100 parts or more)")
@@ -611,13 +631,13 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
 
 
 def comment(*texts: str) -> str:
-    """Return texts as lines of a TOML file that are comments, whatever is in them."""
+    """Return texts as lines of comments of a TOML file, without control characters."""
     lines = (line for text in texts for line in _CONTROL.split(text))
     return "".join(f"# {line}\n" for line in lines)
 
 
 def _on_one_line(marks: re.Match[str]) -> str:
-    """Write the marks of an attribute as one line, which a person can delete whole."""
+    """Write the marks of an attribute as one line, which is easy to delete."""
     items = (line.strip() for line in marks[0].splitlines())
     line = " ".join(items).replace("[ ", "[").replace(", ]", "]")
     return f"{line}\n{_READ_BOUNDS}" if '"lower"' in line else line

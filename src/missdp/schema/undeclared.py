@@ -18,15 +18,15 @@ from missdp.schema.open_categorical import ReleasedCategorical
 from missdp.schema.schema import Schema
 
 Undeclared = Literal["refuse", "accept"]
-"""What is done about facts that were read from private cells."""
+"""Treatment of facts that were read from private cells: refuse them, or accept them."""
 
 
 def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condition, ...]:
     """Return the conditions that a schema puts on every release that uses it.
 
-    Levels and bounds shape the output, so a guarantee rests on their being public: `PublicDomain`,
-    or `DataDependentDomain` for the attributes that are marked as read from the private cells, if
-    that is accepted. Bins and levels that an earlier release found are named, too.
+    Levels and bounds determine the shape of the output, so a guarantee requires public levels and
+    bounds: `PublicDomain`. If facts from private cells are accepted, the attributes with marks get
+    `DataDependentDomain`. Bins and levels of an earlier release have conditions too.
 
     >>> from missdp import Categorical, Schema
     >>> read = Categorical(name="a", levels=("x",), undeclared=("levels",))
@@ -43,9 +43,9 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     if undeclared == "refuse":
         raise SchemaError(
             "the schema marks facts read from the private data as not yet declared public, for "
-            f"attributes {sorted(marked)}; check them and delete the 'undeclared' marks in the "
-            "schema once they are public, or accept them with "
-            "undeclared='accept', which then becomes a condition of the guarantee"
+            f"attributes {sorted(marked)}. Check these facts, and delete the 'undeclared' marks in "
+            "the schema once they are public. Or accept them with undeclared='accept', which "
+            "becomes a condition of the guarantee."
         )
     declared = [name for name in schema.names if name not in marked]
     declared += ["rules"] if schema.rules else []
@@ -55,12 +55,13 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
 
 
 def _released_conditions(schema: Schema) -> list[Condition]:
-    """Return which bins and levels were found by other releases."""
+    """Return the conditions for bins and levels of other releases."""
     names_by_release: dict[str, list[str]] = {}
     for a in schema:
-        if isinstance(a, Numeric) and (bins := a.binning).source is BinSource.RELEASE:
-            release = f"release {bins.release}" if bins.release else "an earlier fit"
+        if isinstance(a, Numeric) and a.binning.source is BinSource.RELEASE:
+            origin = a.binning.release
+            release = f"release {origin}" if origin else "an earlier fit"
             names_by_release.setdefault(release, []).append(a.name)
-    cuts = [BinsFromRelease(tuple(names), release) for release, names in names_by_release.items()]
+    bins = [BinsFromRelease(tuple(names), release) for release, names in names_by_release.items()]
     levels = tuple(a.name for a in schema if isinstance(a, ReleasedCategorical))
-    return [*cuts, *([LevelsFromRelease(levels)] if levels else [])]
+    return [*bins, *([LevelsFromRelease(levels)] if levels else [])]

@@ -24,7 +24,7 @@ from missdp.accounting.events import Adjacency
 from missdp.errors import ParameterError
 from missdp.schema import Schema
 from missdp.schema.layout import STEPS
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session.counted_queries import CountQuery, Marginal, Tree
 from missdp.session.counting import (
     Clique,
@@ -77,7 +77,7 @@ class CountedFacts:
 
     schema: Schema
     strategy: Strategy
-    modelled: Modelled
+    modelled: ModelView
     sizes: dict[str, int]
     steps: int
     declared_rows: int | None
@@ -199,9 +199,9 @@ class CountedRows:
         """
         strategy.check(source)
         source.schema.refuse_units("a session that is opened by hand")
-        modelled = Modelled(source.schema)
+        modelled = ModelView(source.schema)
         raw = source
-        if not modelled.is_integer:
+        if not modelled.is_identity:
             source = modelled_source(source, modelled)
         names = source.schema.names
         sizes = dict(zip(names, strategy.shape(names, source.schema), strict=True))
@@ -259,7 +259,7 @@ class CountedRows:
         if clique is None:
             return frozenset()
         facts = self.facts
-        return facts.strategy.required(clique, facts.schema) - facts.modelled.filled
+        return facts.strategy.required(clique, facts.schema) - facts.modelled.rule_filled
 
     @property
     def codes_of_rows(self) -> dict[str, int]:
@@ -289,8 +289,10 @@ class CountedRows:
         if (name,) not in self.counted_kinds:  # all in one pass
             cliques = dict.fromkeys([(name,), *((other,) for other in modelled.kinds)])
             self.counted_kinds.update(self.raw.counts(cliques, rows="extended"))
-        counts = check_counts(self.counted_kinds[name,], modelled.whole.extended_shape((name,)))
-        return counts[modelled.whole[name].missing_code :]
+        counts = check_counts(
+            self.counted_kinds[name,], modelled.full_schema.extended_shape((name,))
+        )
+        return counts[modelled.full_schema[name].missing_code :]
 
     # Changes, each row by itself
 

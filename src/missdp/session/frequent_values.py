@@ -128,7 +128,7 @@ class OpenRows:
         """Number of rows with each value that occurs, of all columns, read in one pass."""
         names = tuple(a.name for a in self.facts)
         if (engine := engine_of(self.rows)) is not None:
-            counts = engine.occurring(self.rows, self.facts)
+            counts = engine.count_values(self.rows, self.facts)
         else:
             counts = count_values(self.rows.batches(names), self.facts)
         return dict(zip(names, counts, strict=True))
@@ -142,7 +142,7 @@ def count_values(
     readers = [Encoder(a) for a in attributes]
     for batch in batches:
         for place, (counts, reader) in enumerate(zip(columns, readers, strict=True)):
-            for value, times in reader.occurring(batch.column(place)):
+            for value, times in reader.value_counts(batch.column(place)):
                 counts[value] = counts.get(value, 0) + times
     for attribute, counts in zip(attributes, columns, strict=True):
         counts.pop(attribute.other, None)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from missdp.schema import Numeric, Schema
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.numeric import code_dtype
 from missdp.session.counting import (
     Clique,
@@ -54,7 +54,7 @@ class ModelledRow(RowFunction):
 
     @cached_property
     def _modelled(self) -> Schema:
-        return Modelled(self.schema).schema
+        return ModelView(self.schema).schema
 
     @cached_property
     def columns(self) -> Mapping[Any, Range]:
@@ -71,19 +71,19 @@ class ModelledRow(RowFunction):
         return columns
 
 
-def modelled_source(source: MarginalSource, modelled: Modelled) -> MarginalSource:
+def modelled_source(source: MarginalSource, modelled: ModelView) -> MarginalSource:
     """Return a source of the modelled columns of the rows of another source."""
     if isinstance(source, HeldSource):
         numeric = {a.name for a in modelled.schema if isinstance(a, Numeric)}
         valued = tuple(sorted(source.valued & numeric))
-        return source.mapped(ModelledRow(modelled.whole, valued), modelled.schema)
+        return source.mapped(ModelledRow(modelled.full_schema, valued), modelled.schema)
     return _ModelledSource(source, modelled)
 
 
 class _ModelledSource:
     """Source of the modelled columns of the rows of another source, whose counts are merged."""
 
-    def __init__(self, source: MarginalSource, modelled: Modelled) -> None:
+    def __init__(self, source: MarginalSource, modelled: ModelView) -> None:
         self._source, self._modelled = source, modelled
         #: Public facts about the modelled columns.
         self.schema = modelled.schema
@@ -114,7 +114,7 @@ class _ModelledSource:
 
     def code_blocks(self) -> Iterator[Block]:
         """Yield the codes of the modelled columns, a block of rows at a time. Private."""
-        function = ModelledRow(self._modelled.whole)
+        function = ModelledRow(self._modelled.full_schema)
         for block in self._source.code_blocks():  # type: ignore[attr-defined]
             yield map_rows(function, block, len(next(iter(block.values()))))
 

@@ -1,11 +1,11 @@
-"""Where private rows come from. Sources never add noise.
+"""Sources of private rows, which count rows. Sources never add noise.
 
-* `memory`: tables in memory; `streamed`: rows that stream, and DuckDB; engines that need an extra
-  are in `missdp.engines`. `opening`: the source that fits an input. How files and cells are read is
-  in `missdp.table`.
+* `in_memory`: tables in memory. `streamed`: streamed rows, and DuckDB. `opening`: the source for an
+  input. Engines that need an extra are in `missdp.engines`.
 * `filling`: row functions that fill missing cells from a released model.
 
-Rows are changed by `missdp.session.row_kernel` and counted by `missdp.session.counting`.
+`missdp.table` reads files and cells. `missdp.session.row_kernel` maps rows, and
+`missdp.session.counting` counts them.
 """
 
 from missdp.exports import exported_names
@@ -20,7 +20,7 @@ from missdp.session.strategies import STRATEGIES as STRATEGIES
 from missdp.session.strategies import Strategy as Strategy
 from missdp.session.strategies import strategy_named as strategy_named
 from missdp.sources.in_memory import MemorySource as MemorySource
-from missdp.sources.in_memory import readable as readable
+from missdp.sources.in_memory import check_readable as check_readable
 from missdp.sources.opening import counting_engine as counting_engine
 from missdp.sources.opening import is_source as is_source
 from missdp.sources.opening import open_source as open_source

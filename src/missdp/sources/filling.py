@@ -1,11 +1,11 @@
-"""Missing cells filled from released distributions. A filled row is a function of three things.
+"""Filling of missing cells from released distributions.
 
-They are the row itself, the laws, and random numbers that belong to its place in the table. So
-adding or removing a row still adds or removes one filled row, and whatever is proven of counts of
-rows holds of counts of filled ones (proof: ``_fill_codes``). Laws are plain numbers, fixed
-when they come in: nothing that fills a row can look at another one. Where a schema has rules, a row
-that breaks one once it is filled is filled again: its missing cells, and the values inside bins. If
-that does not help, its missing cells stay.
+A filled row is a function of the row, of the distributions, and of random numbers for its place in
+the table. Adding or removing a row therefore adds or removes one filled row. Every bound for counts
+of rows also holds for counts of filled rows (proof: ``_fill_codes``). Distributions are copied as
+plain numbers at construction, so filling a row never depends on another row. If a filled row breaks
+a rule of the schema, its missing cells and the values inside bins are drawn again. After several
+attempts the missing cells stay missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from missdp.errors import ParameterError
 from missdp.inference.conditionals import Conditionals
 from missdp.schema import AnyAttribute, Date, Numeric, Schema
 from missdp.schema.dates import completed_years, plus_years
-from missdp.schema.modelled import Modelled, complete_schema
+from missdp.schema.modelled import ModelView, complete_schema
 from missdp.schema.numeric import code_dtype
 from missdp.session.modelled_rows import ModelledRow
 from missdp.session.row_kernel import (
@@ -36,149 +36,146 @@ from missdp.session.row_kernel import (
     row_function,
 )
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import Rows, completed_cells
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import RuledRows, cells_by_name
 from missdp.threads import one_blas_thread
 from missdp.types import Flags, Floats, Ints
 
 Filling: TypeAlias = Literal["random", "likely", "mean"]
 
-#: How often each hole of a row with several is drawn: all but the first time given all others.
+#: Draws of each missing cell in a row with several. All but the first are given all other cells.
 SWEEPS = 4
 
-#: Random numbers of each row for each attribute.
+#: Random numbers per row and attribute.
 DRAWS = SWEEPS + 1
 
 
 def _fill_codes(
-    laws: Conditionals,
+    model: Conditionals,
     codes: Ints,
     uniforms: Floats,
     *,
     never: Mapping[int, int] | None = None,
     filling: Filling = "random",
 ) -> Ints:
-    """Fill the missing cells of rows, each row by itself, from released laws.
+    """Fill the missing cells of rows from released distributions, each row independently.
 
-    A missing cell alone is drawn from its law given all other cells. Of several missing cells in a
-    row each is first drawn given what is known by then, and then, in turns, given all other cells
-    (Gibbs sampling).
+    A single missing cell is drawn from its distribution given all other cells. Several missing
+    cells of a row are first drawn in order, each given the cells that are complete so far. Then
+    they are drawn in turns, each given all other cells (Gibbs sampling).
 
-    Row i becomes f(row i, uniforms i), with one f that is fixed by the laws: nothing is added up
-    over rows, and products, quotients and running sums of doubles are rounded in each row as if it
-    stood alone. So tables that differ by one added or removed row become, for equal uniforms of the
-    common rows, tables that differ by one added or removed row. The uniforms of different rows are
-    independent and have the same law, so whichever row is added, they can be taken to be equal; a
-    mechanism that bounds what one row changes does so for every value of the uniforms, and so on
-    average over them (differential privacy is preserved by mixing with weights that do not depend
-    on the table). The laws were released before: that is paid for, and this costs nothing.
+    Row i becomes f(row i, uniforms i), with one f that is fixed by the distributions. No sum runs
+    over rows, and floating-point results of a row do not depend on other rows. Consider two tables
+    that differ by one added or removed row, with equal uniforms of the common rows. The filled
+    tables differ by one added or removed row. The uniforms of rows are independent and identically
+    distributed, so they can be taken to be equal for any added row. A mechanism that bounds the
+    effect of one row does so for every value of the uniforms, and hence on average. Mixing with
+    weights that do not depend on the table preserves differential privacy. The distributions were
+    released and charged before, so filling costs no privacy.
     """
     filled = codes.copy()
-    holes = codes >= np.array(laws.sizes, dtype=np.int64)
-    several = holes.sum(axis=1) > 1
-    never = never or {}
-    for a in laws.order:
-        for given, chosen in ((laws.given_all, ~several), (laws.given_some, several)):
-            rows = np.flatnonzero(holes[:, a] & chosen)
-            known = filled if filling == "random" else codes
-            law = _without(given.of(a, known[rows]), never.get(a))
-            likeliest = filling != "random"
-            filled[rows, a] = law.argmax(axis=1) if likeliest else _drawn(law, uniforms[rows, 0, a])
-    for sweep in range(1, SWEEPS) if filling == "random" else ():
-        for a in laws.order:
-            rows = np.flatnonzero(holes[:, a] & several)
-            law = _without(laws.given_all.of(a, filled[rows]), never.get(a))
-            filled[rows, a] = _drawn(law, uniforms[rows, sweep, a])
+    missing = codes >= np.array(model.sizes, dtype=np.int64)
+    several = missing.sum(axis=1) > 1
+    never, random = never or {}, filling == "random"
+    for a in model.order:
+        for condition, chosen in ((model.given_all, ~several), (model.given_some, several)):
+            rows = np.flatnonzero(missing[:, a] & chosen)
+            cells = filled if random else codes
+            weights = _without(condition.of(a, cells[rows]), never.get(a))
+            draws = uniforms[rows, 0, a]
+            filled[rows, a] = _drawn(weights, draws) if random else weights.argmax(axis=1)
+    for sweep in range(1, SWEEPS) if random else ():
+        for a in model.order:
+            rows = np.flatnonzero(missing[:, a] & several)
+            weights = _without(model.given_all.of(a, filled[rows]), never.get(a))
+            filled[rows, a] = _drawn(weights, uniforms[rows, sweep, a])
     return filled
 
 
-def _without(law: Floats, level: int | None) -> Floats:
-    """Return the laws without a level; uniform on the others if it had all the mass."""
+def _without(weights: Floats, level: int | None) -> Floats:
+    """Return distributions without a level, uniform on other levels if it had all the mass."""
     if level is None:
-        return law
-    law[:, level] = 0.0
-    lost = ~(law > 0).any(axis=1)
-    law[lost] = 1.0
-    law[lost, level] = 0.0
-    return law
+        return weights
+    weights[:, level] = 0.0
+    lost = ~(weights > 0).any(axis=1)
+    weights[lost] = 1.0
+    weights[lost, level] = 0.0
+    return weights
 
 
-def _drawn(law: Floats, uniforms: Floats) -> Ints:
-    """Draw a level of each row's law, which need not add up to one."""
-    ends = np.cumsum(law, axis=1)
+def _drawn(weights: Floats, uniforms: Floats) -> Ints:
+    """Draw a level for each row from its weights, which need not sum to 1."""
+    ends = np.cumsum(weights, axis=1)
     last = ends[:, -1]
     place = np.minimum(uniforms * last, np.nextafter(last, 0.0))
-    found: Ints = (ends > place[:, None]).argmax(axis=1)
-    return found
+    levels: Ints = (ends > place[:, None]).argmax(axis=1)
+    return levels
 
 
 def modelled_codes(table: Table) -> Ints:
-    """Return the codes of what is modelled of a table, one column for each attribute."""
+    """Return the codes of the modelled attributes of a table, one column per attribute."""
     block = map_rows(ModelledRow(table.schema), table.block(), len(table))
-    found = np.empty((len(table), len(block)), dtype=np.int64)
-    for place, codes in enumerate(block.values()):
-        found[:, place] = codes
-    return found
+    return np.column_stack([codes.astype(np.int64) for codes in block.values()])
 
 
 def _fill_modelled(
-    laws: Conditionals,
+    model: Conditionals,
     codes: Ints,
     uniforms: Floats,
-    modelled: Modelled,
+    modelled: ModelView,
     *,
     filling: Filling = "random",
 ) -> Ints:
-    """Fill missing cells of modelled rows, "not applicable" being a level while they are drawn."""
-    filled = _fill_codes(laws, codes, uniforms, never=modelled.never_filled, filling=filling)
+    """Fill missing cells of modelled rows. "Not applicable" is a level in the draws."""
+    filled = _fill_codes(model, codes, uniforms, never=modelled.never_imputed, filling=filling)
     names = modelled.schema.names
-    lacking = modelled.lacking(dict(zip(names, filled.T, strict=True)))
+    wrong = modelled.wrongly_not_applicable(dict(zip(names, filled.T, strict=True)))
     for place, name in enumerate(names):
-        if name not in lacking:
+        if name not in wrong:
             continue
-        rows = np.flatnonzero(lacking[name] & (codes[:, place] != filled[:, place]))
-        law = _without(laws.given_all.of(place, filled[rows]), modelled.absent[place])
-        filled[rows, place] = _drawn(law, uniforms[rows, SWEEPS, place])
+        rows = np.flatnonzero(wrong[name] & (codes[:, place] != filled[:, place]))
+        level = modelled.not_applicable_levels[place]
+        weights = _without(model.given_all.of(place, filled[rows]), level)
+        filled[rows, place] = _drawn(weights, uniforms[rows, SWEEPS, place])
     return filled
 
 
 @row_function
 @dataclass(frozen=True, eq=False)
 class MarginallyFilledRow(RowFunction):
-    """A modelled row whose missing cells are drawn from released marginals, each by itself.
+    """Row function that draws missing cells from released marginals, each cell independently.
 
     Attributes
     ----------
     schema : Schema
-        The declared schema. What it says is not applicable becomes so after cells are drawn.
-    laws : mapping of str to ndarray
-        For each nullable modelled attribute a released probability for each level.
+        The declared schema. Its rules set cells to "not applicable" after the draws.
+    distributions : mapping of str to ndarray
+        Released probabilities of the levels of each nullable modelled attribute.
     """
 
     schema: Schema
-    laws: Mapping[str, Floats]
+    distributions: Mapping[str, Floats]
 
     def __post_init__(self) -> None:
         modelled = self._modelled
-        laws = {
-            name: modelled.without_absent(name, _distribution(modelled.schema[name], self.laws))
-            for name in modelled.schema.nullable
-        }
-        object.__setattr__(self, "laws", laws)
+        nullable = (modelled.schema[name] for name in modelled.schema.nullable)
+        weights = {a.name: _distribution(a, self.distributions) for a in nullable}
+        distributions = {n: modelled.without_not_applicable(n, w) for n, w in weights.items()}
+        object.__setattr__(self, "distributions", distributions)
         super().__post_init__()
 
     @cached_property
-    def _modelled(self) -> Modelled:
-        return Modelled(self.schema)
+    def _modelled(self) -> ModelView:
+        return ModelView(self.schema)
 
     @cached_property
     def columns(self) -> Mapping[Any, Range]:
-        """The codes of all modelled attributes, of which none is missing."""
+        """The codes of all modelled attributes, without missing cells."""
         return column_ranges(complete_schema(self._modelled.schema))
 
     @property
     def draws(self) -> int:
-        """One for each modelled attribute."""
+        """Number of draws: one for each modelled attribute."""
         return len(self._modelled.schema)
 
     def apply(self, rows: Block, uniforms: Floats) -> Block:
@@ -187,94 +184,99 @@ class MarginallyFilledRow(RowFunction):
         for place, attribute in enumerate(self._modelled.schema):
             cells = rows[attribute.name].astype(np.int64)
             if attribute.nullable:
-                missing, law = cells >= attribute.size, self.laws[attribute.name]
-                ends = np.cumsum(law) / np.sum(law)
+                missing, distribution = cells >= attribute.size, self.distributions[attribute.name]
+                ends = np.cumsum(distribution) / np.sum(distribution)
                 drawn = np.searchsorted(ends, uniforms[missing, place], side="right")
-                cells[missing] = np.minimum(drawn, np.flatnonzero(law)[-1])
+                cells[missing] = np.minimum(drawn, np.flatnonzero(distribution)[-1])
             codes[attribute.name] = cells
-        return _settled(self._modelled, codes)
+        return _routed(self._modelled, codes)
 
 
-def _distribution(attribute: AnyAttribute, laws: Mapping[str, ArrayLike]) -> Floats:
-    """Return the probability of each level, as a fraction of all."""
-    law = np.array(laws.get(attribute.name, ()), dtype=np.float64)
-    if law.shape != (attribute.size,) or not (law >= 0).all() or not law.any():
-        raise ParameterError(f"the law of {attribute.name} must have a probability for each level")
-    return np.asarray(law / law.sum())
+def _distribution(attribute: AnyAttribute, distributions: Mapping[str, ArrayLike]) -> Floats:
+    """Return the probabilities of the levels, normalized."""
+    distribution = np.array(distributions.get(attribute.name, ()), dtype=np.float64)
+    if (
+        distribution.shape != (attribute.size,)
+        or not (distribution >= 0).all()
+        or not distribution.any()
+    ):
+        why = f"the distribution of {attribute.name} must have a probability for each level"
+        raise ParameterError(why)
+    return np.asarray(distribution / distribution.sum())
 
 
-def _settled(modelled: Modelled, codes: dict[str, Ints]) -> Block:
-    """Return filled codes, settled by rules, in the types of the complete schema."""
-    settled = modelled.settled(codes)
-    return {a.name: settled[a.name].astype(code_dtype(a)) for a in complete_schema(modelled.schema)}
+def _routed(modelled: ModelView, codes: dict[str, Ints]) -> Block:
+    """Return filled codes after the rules, in the types of the complete schema."""
+    routed = modelled.apply_routing(codes)
+    return {a.name: routed[a.name].astype(code_dtype(a)) for a in complete_schema(modelled.schema)}
 
 
-_STREAM = (7, 1, 5)  # of random numbers: no other part of the library draws from it
-_ROUNDS = 12  # in which a row that breaks a rule is filled again
-_LOOSE = 12  # further ones, in which half of its missing cells become any level
+_STREAM = (7, 1, 5)  # key of the random numbers of this module
+_ROUNDS = 12  # attempts to fill a row that breaks a rule
+_LOOSE = 12  # later attempts, with uniform levels in half of the missing cells
 
 
 @row_function
 @dataclass(frozen=True, eq=False)
 class CompletedRow(RowFunction):
-    """A row whose missing cells are filled by laws of what is modelled, with values inside bins.
+    """Row function that fills missing cells from a released model, with values inside bins.
 
-    A row that breaks a rule once it is filled is filled again, with other random numbers. If that
-    does not help, its missing cells stay.
+    A filled row that breaks a rule is filled again, with other random numbers. After several
+    attempts its missing cells stay missing.
 
     Attributes
     ----------
     schema : Schema
         The declared schema.
     valued : tuple of str
-        The attributes of which there are numbers besides codes.
-    laws : Conditionals
+        The attributes with numbers in addition to codes.
+    conditionals : Conditionals
         The released distribution of each modelled attribute given all others.
     filling : {"random", "likely", "mean"}
-        How a cell is filled from its distribution.
+        Choice of a level: a draw, the most likely level, or the mean of a number.
     """
 
     schema: Schema
     valued: tuple[str, ...]
-    laws: Conditionals
+    conditionals: Conditionals
     filling: Filling = "random"
 
     def __post_init__(self) -> None:
         sizes = [attribute.size for attribute in self.modelled.schema]
-        # A copy that nobody can change, of a class that does nothing else.
-        object.__setattr__(self, "laws", Conditionals.fixed(self.laws, sizes))
+        # This is an immutable copy of a fixed class.
+        object.__setattr__(self, "conditionals", Conditionals.fixed(self.conditionals, sizes))
         super().__post_init__()
 
     @cached_property
-    def modelled(self) -> Modelled:
-        """What is modelled of the schema."""
-        return Modelled(self.schema)
+    def modelled(self) -> ModelView:
+        """The modelled view of the schema."""
+        return ModelView(self.schema)
 
     @cached_property
     def columns(self) -> Mapping[Any, Range]:
-        """The codes of all attributes, and the numbers of some."""
+        """The codes of all attributes, and the numbers of the attributes ``valued``."""
         return column_ranges(self.schema, self.valued)
 
     @cached_property
     def draws(self) -> int:
-        """Those of the first attempt, and one from which those of further attempts follow."""
+        """Number of draws: those of the first attempt, and a seed for later attempts."""
         numbers = sum(isinstance(a, Numeric) for a in self.schema)
         return DRAWS * len(self.modelled.schema) + numbers + 1
 
     def apply(self, rows: Block, uniforms: Floats) -> Block:
         """Return the rows with their missing cells filled."""
         table = Table.of_block(self.schema, rows)
-        found = {name: copy.deepcopy(table.column(name)) for name in table.schema.names}
-        part = _Block(table, self.laws, self.modelled, partial(_attempt_numbers, uniforms))
+        columns = {name: copy.deepcopy(table.column(name)) for name in table.schema.names}
+        part = _Block(table, self.conditionals, self.modelled, partial(_attempt_numbers, uniforms))
         for filled, cells in part.filled(self.filling):
-            _fill(table.schema, found, filled, cells)
-        return Table(self.schema, found).block()
+            _fill(table.schema, columns, filled, cells)
+        return Table(self.schema, columns).block()
 
 
 def _attempt_numbers(uniforms: Floats, turn: int, width: int) -> Floats:
-    """Return so many uniform numbers of each row for an attempt to fill it.
+    """Return ``width`` uniform numbers of each row for an attempt.
 
-    Those of further attempts are hashes of the last number of the row (SplitMix64).
+    Numbers of later attempts are hashes of the last number of the row (SplitMix64).
     """
     if turn == 0:
         return uniforms[:, :width]
@@ -287,56 +289,73 @@ def _attempt_numbers(uniforms: Floats, turn: int, width: int) -> Floats:
     return np.asarray((mixed >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
 
-_GOLDEN = 0x9E3779B97F4A7C15  # SplitMix64's step
+_GOLDEN = 0x9E3779B97F4A7C15  # step of SplitMix64
 
 
 @one_blas_thread()
-def completed(
+def complete_table(
     table: Table,
-    laws: Conditionals,
+    conditionals: Conditionals,
     *,
     entropy: int,
     draw: int = 0,
     filling: Filling = "random",
     first: int = 0,
 ) -> Table:
-    """Return the table with its missing cells filled by laws of what is modelled; private.
+    """Fill the missing cells of a table from a released model. Private.
 
-    Random numbers come from ``entropy``, and each of several tables has ``draw`` of its own.
-    ``first`` is the place of the first row in a longer table, a multiple of `ROWS_AT_ONCE`.
+    Parameters
+    ----------
+    table : Table
+        The private rows.
+    conditionals : Conditionals
+        The released distribution of each modelled attribute given all others.
+    entropy : int
+        Seed of the random numbers.
+    draw : int, default 0
+        Index of the table, if several tables are filled.
+    filling : {"random", "likely", "mean"}, default "random"
+        Choice of a level, as in `CompletedRow`.
+    first : int, default 0
+        Place of the first row in a longer table, a multiple of `ROWS_AT_ONCE`.
+
+    Returns
+    -------
+    Table
+        Private. Each row is a function of the row and its random numbers.
     """
     rows = table.block()
     valued = tuple(n for n in table.schema.names if table.column(n).values is not None)
-    function, parts = CompletedRow(table.schema, valued, laws, filling), []
+    function, parts = CompletedRow(table.schema, valued, conditionals, filling), []
     starts = range(0, max(1, len(table)), ROWS_AT_ONCE)
     for block, start in enumerate(starts, first // ROWS_AT_ONCE):
         part = {key: column[start : start + ROWS_AT_ONCE] for key, column in rows.items()}
         seed = np.random.SeedSequence(entropy, spawn_key=(*_STREAM, draw, block))
         size = min(ROWS_AT_ONCE, len(table) - start)
         parts.append(map_rows(function, part, size, np.random.default_rng(seed)))
-    found = {key: np.concatenate([part[key] for part in parts]) for key in rows}
-    return Table.of_block(table.schema, found, kind=table.kind)
+    filled = {key: np.concatenate([part[key] for part in parts]) for key in rows}
+    return Table.of_block(table.schema, filled, kind=table.kind)
 
 
 def _fill(
-    schema: Schema, found: Mapping[str, Column], rows: Ints, cells: Mapping[str, Column]
+    schema: Schema, columns: Mapping[str, CodedColumn], rows: Ints, cells: Mapping[str, CodedColumn]
 ) -> None:
-    """Write cells into the holes of some rows; what was observed stays."""
+    """Write cells into the missing cells of some rows. Observed cells stay unchanged."""
     for attribute in schema:
-        column, new = found[attribute.name], cells[attribute.name]
-        holes = column.codes[rows] >= attribute.missing_code
-        column.codes[rows[holes]] = new.codes[holes]
+        column, new = columns[attribute.name], cells[attribute.name]
+        missing = column.codes[rows] >= attribute.missing_code
+        column.codes[rows[missing]] = new.codes[missing]
         if column.values is not None and new.values is not None:
-            column.values[rows[holes]] = new.values[holes]
+            column.values[rows[missing]] = new.values[missing]
 
 
 @dataclass
 class _Block:
-    """Some rows, and the random numbers of each: ``uniforms(turn, how many)``."""
+    """Rows with their random numbers, ``uniforms(turn, number)``, and the model that fills them."""
 
     _table: Table
-    _laws: Conditionals
-    _modelled: Modelled
+    _model: Conditionals
+    _modelled: ModelView
     _uniforms: Callable[[int, int], Floats]
 
     def __post_init__(self) -> None:
@@ -344,114 +363,120 @@ class _Block:
         self._numbers = [a.name for a in self._table.schema if isinstance(a, Numeric)]
         self._codes = modelled_codes(self._table)
 
-    def filled(self, filling: Filling) -> Iterator[tuple[Ints, dict[str, Column]]]:
-        """Yield rows with what to fill them with, once each; those that nothing fills are left."""
-        lacking = np.flatnonzero(self._table.incomplete_rows())
-        broken_before = self._already_broken(lacking)  # filled once, whatever rules say
+    def filled(self, filling: Filling) -> Iterator[tuple[Ints, dict[str, CodedColumn]]]:
+        """Yield filled rows, each row at most once. Rows that no attempt fills are omitted."""
+        waiting = np.flatnonzero(self._table.incomplete_rows())
+        broken_before = self._already_broken(waiting)  # these rows are filled without rules
         for turn in range(1 + _ROUNDS + _LOOSE):
-            if not lacking.size:
+            if not waiting.size:
                 return
-            cells, broken = self._attempt(lacking, turn, filling if turn == 0 else "random")
+            cells, broken = self._attempt(waiting, turn, filling if turn == 0 else "random")
             good = ~broken | broken_before
-            yield lacking[good], {name: column.take(good) for name, column in cells.items()}
-            lacking, broken_before = lacking[~good], broken_before[~good]
+            yield waiting[good], {name: column.take(good) for name, column in cells.items()}
+            waiting, broken_before = waiting[~good], broken_before[~good]
 
-    def _attempt(self, rows: Ints, turn: int, filling: Filling) -> tuple[dict[str, Column], Flags]:
-        """Fill rows once; tell which of them then break a rule, or still have a hole."""
+    def _attempt(
+        self, rows: Ints, turn: int, filling: Filling
+    ) -> tuple[dict[str, CodedColumn], Flags]:
+        """Fill rows once, and mark rows that break a rule or stay incomplete."""
         part, wide = self._table.take(rows), DRAWS * len(self._names)
         drawn = self._uniforms(turn, wide + len(self._numbers))[rows]
-        each = drawn[:, :wide].reshape(len(rows), DRAWS, len(self._names))
-        codes = _fill_modelled(self._laws, self._codes[rows], each, self._modelled, filling=filling)
+        uniforms = drawn[:, :wide].reshape(len(rows), DRAWS, len(self._names))
+        observed = self._codes[rows]
+        codes = _fill_modelled(self._model, observed, uniforms, self._modelled, filling=filling)
         if turn > _ROUNDS:
             codes = self._loosened(codes, rows, turn)
         inside = drawn[:, wide:] if filling == "random" else np.full_like(drawn[:, wide:], 0.5)
         units = dict(zip(self._numbers, inside.T, strict=True))
         columns = {name: part.column(name) for name in part.schema.names}
-        for place, name in enumerate(self._names):  # what follows from others has its holes still
+        for place, name in enumerate(self._names):  # derived cells are still missing
             unit = units.get(name)
             mean = self._mean(place, rows) if filling == "mean" and unit is not None else None
-            columns[name] = _with_cells(
-                part.schema[name], columns[name], codes[:, place], unit, mean
-            )
+            cells = codes[:, place]
+            columns[name] = _with_cells(part.schema[name], columns[name], cells, unit, mean)
         return _ruled(part, columns)
 
     def _mean(self, place: int, rows: Ints) -> Floats:
-        """Return the mean of a number's law given the observed cells of its row."""
+        """Return the mean of a number given the observed cells of its row."""
         codes = self._codes[rows]
         attribute: Any = self._table.schema[self._names[place]]
-        several = (codes >= np.array(self._laws.sizes)).sum(axis=1, keepdims=True) > 1
-        some, whole = self._laws.given_some, self._laws.given_all
-        law = np.where(several, some.of(place, codes), whole.of(place, codes))
-        law = law[:, : attribute.size]  # without "not applicable"
-        # Added up one after the other: rounded in each row as if it stood alone.
-        total = np.cumsum(law, axis=1)[:, -1]
-        return np.cumsum(law * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
+        several = (codes >= np.array(self._model.sizes)).sum(axis=1, keepdims=True) > 1
+        some, every = self._model.given_some, self._model.given_all
+        weights = np.where(several, some.of(place, codes), every.of(place, codes))
+        weights = weights[:, : attribute.size]  # without "not applicable"
+        # Running sums are rounded in each row independently of other rows.
+        total = np.cumsum(weights, axis=1)[:, -1]
+        return np.cumsum(weights * attribute.centres, axis=1)[:, -1] / np.where(total > 0, total, 1)
 
     def _loosened(self, codes: Ints, rows: Ints, turn: int) -> Ints:
-        """Let half of the missing cells be any level, for rows that no filling made obey."""
+        """Return codes with uniform levels in half of the missing cells."""
         d = len(self._names)
         drawn = self._uniforms(_ROUNDS + _LOOSE + turn, 2 * d)[rows]
-        never = self._modelled.never_filled
-        sizes = np.array([n - (a in never) for a, n in enumerate(self._laws.sizes)])
+        never = self._modelled.never_imputed
+        sizes = np.array([n - (a in never) for a, n in enumerate(self._model.sizes)])
         anything = np.minimum(np.floor(drawn[:, :d] * sizes).astype(np.int64), sizes - 1)
         loose = (self._codes[rows] != codes) & (drawn[:, d:] < 0.5)
         return np.where(loose, anything, codes)
 
     def _already_broken(self, rows: Ints) -> Flags:
-        """Tell which rows break a rule by what was observed, whatever their holes are."""
-        part, found = self._table.take(rows), np.zeros(len(rows), dtype=bool)
-        known = completed_cells(part.schema, {n: part.column(n) for n in part.schema.names})
+        """Return True for rows whose observed cells already break a rule."""
+        part, broken = self._table.take(rows), np.zeros(len(rows), dtype=bool)
+        cells = cells_by_name(part.schema, {n: part.column(n) for n in part.schema.names})
         for rule in part.schema.rule_set.bound:
-            found |= rule.broken(known, len(rows)).is_true
-        return found
+            broken |= rule.broken(cells, len(rows)).is_true
+        return broken
 
 
 def _with_cells(
-    attribute: AnyAttribute, column: Column, codes: Ints, unit: Floats | None, mean: Floats | None
-) -> Column:
-    """Return a column with codes in place of missing cells; numbers in their bins, or the mean."""
-    hole = column.codes >= attribute.missing_code
-    cells, values = np.where(hole, codes, column.codes), column.values
+    attribute: AnyAttribute,
+    column: CodedColumn,
+    codes: Ints,
+    unit: Floats | None,
+    mean: Floats | None,
+) -> CodedColumn:
+    """Return a column with codes for missing cells, and numbers in bins or the mean."""
+    missing = column.codes >= attribute.missing_code
+    cells, values = np.where(missing, codes, column.codes), column.values
     if values is not None and unit is not None and isinstance(attribute, Numeric):
         absent = cells >= attribute.size
         drawn = attribute.decode(np.where(absent, 0, cells), unit)
         if mean is not None:
             drawn = np.clip(mean, attribute.lower, attribute.upper)
             drawn = np.rint(drawn) if attribute.integer else drawn
-            cells = np.where(hole & ~absent, attribute.encode_values(drawn), cells)
-        values = np.where(hole, np.where(absent, attribute.lower, drawn), values)
-    return Column(cells.astype(code_dtype(attribute)), values)
+            cells = np.where(missing & ~absent, attribute.encode_values(drawn), cells)
+        values = np.where(missing, np.where(absent, attribute.lower, drawn), values)
+    return CodedColumn(cells.astype(code_dtype(attribute)), values)
 
 
-def _ruled(part: Table, columns: dict[str, Column]) -> tuple[dict[str, Column], Flags]:
-    """Let rules settle what follows from cells that were filled; tell which rows disobey."""
+def _ruled(part: Table, columns: dict[str, CodedColumn]) -> tuple[dict[str, CodedColumn], Flags]:
+    """Apply rules to filled rows. Return the columns, and True for rows that break a rule."""
     schema, n = part.schema, len(part)
-    book, broken = schema.rule_set, np.zeros(n, dtype=bool)
-    if not book.bound:
+    rules, broken = schema.rule_set, np.zeros(n, dtype=bool)
+    if not rules.bound:
         return columns, broken
-    rows = Rows(schema, _at_observed_years(part, _but_one_term(part, columns)))
-    for rule in book.solved:
+    rows = RuledRows(schema, _at_observed_years(part, _but_one_term(part, columns)))
+    for rule in rules.solved:
         rows.solve(rule)
-    for target in book.order:
-        if target in book.derived:
-            rows.follow(book.derived[target], holes_only=True)
-        if target in book.routing:
-            applies = book.routing[target].unless.truth(rows.known, n)
-            cell, observed = rows.known[target], ~part.mask(target)
+    for target in rules.order:
+        if target in rules.derived:
+            rows.follow(rules.derived[target], missing_only=True)
+        if target in rules.routing:
+            applies = rules.routing[target].unless.truth(rows.cells, n)
+            cell, observed = rows.cells[target], ~part.mask(target)
             broken |= applies.is_true & cell.not_applicable
             broken |= applies.is_false & cell.has_value & observed
-            rows.route(book.routing[target])
-    for bound in book.bound:
-        broken |= bound.broken(rows.known, n).is_true
-    found = {name: rows.column(name) for name in schema.names}
+            rows.route(rules.routing[target])
+    for bound in rules.bound:
+        broken |= bound.broken(rows.cells, n).is_true
+    ruled = {name: rows.column(name) for name in schema.names}
     for attribute in schema:
-        broken |= found[attribute.name].codes >= attribute.missing_code
-    return found, broken
+        broken |= ruled[attribute.name].codes >= attribute.missing_code
+    return ruled, broken
 
 
-def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
-    """Take back one filled term of each equation whose sum was observed: it follows."""
-    schema, found = part.schema, dict(columns)
+def _but_one_term(part: Table, columns: dict[str, CodedColumn]) -> dict[str, CodedColumn]:
+    """Clear one filled term of each equation with an observed sum, since the term follows."""
+    schema, columns = part.schema, dict(columns)
     for target, rule in schema.rule_set.derived.items():
         if not rule.is_linear:
             continue
@@ -459,37 +484,38 @@ def _but_one_term(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
         for name in reversed(rule.by):
             attribute = schema[name]
             take = open_ & (part.codes(name) >= attribute.missing_code)
-            take &= found[name].codes < attribute.size
-            codes = np.where(take, attribute.missing_code, found[name].codes)
-            found[name] = Column(codes.astype(found[name].codes.dtype), found[name].values)
+            column = columns[name]
+            take &= column.codes < attribute.size
+            codes = np.where(take, attribute.missing_code, column.codes)
+            columns[name] = CodedColumn(codes.astype(column.codes.dtype), column.values)
             open_ &= ~take
-    return found
+    return columns
 
 
-def _at_observed_years(part: Table, columns: dict[str, Column]) -> dict[str, Column]:
-    """Move one filled date by whole years where the years between two dates were observed.
+def _at_observed_years(part: Table, columns: dict[str, CodedColumn]) -> dict[str, CodedColumn]:
+    """Shift one filled date by whole years, so that it agrees with observed completed years.
 
-    Otherwise only one filling in a hundred or so would agree with the age that was observed.
+    Otherwise few draws would agree with an observed age.
     """
-    schema, found = part.schema, dict(columns)
+    schema, columns = part.schema, dict(columns)
     for target, rule in schema.rule_set.derived.items():
-        cells = [found[name].values for name in (*rule.by, target)]
+        cells = [columns[name].values for name in (*rule.by, target)]
         if rule.units is None or any(values is None for values in cells):
             continue
         first, last, observed = (np.asarray(values) for values in cells)
-        there = found[target].codes < schema[target].size
+        there = columns[target].codes < schema[target].size
         for name in rule.by:
-            there &= found[name].codes < schema[name].size
+            there &= columns[name].codes < schema[name].size
         excess = np.where(there, completed_years(first, last, rule.units) - observed, 0.0)
         for name, values, years in zip(rule.by, (first, last), (excess, -excess), strict=True):
             date = schema[name]
             assert isinstance(date, Date)
-            moved = date.stepped(plus_years(values, years, date.unit))
+            shifted = date.round_down(plus_years(values, years, date.unit))
             take = there & (part.codes(name) >= date.missing_code)
             there &= ~take
-            take &= (date.lower <= moved) & (moved <= date.upper)  # others are filled again
-            moved = np.where(take, moved, values)
-            codes = np.where(take, date.encode_values(np.clip(moved, date.lower, date.upper)), 0)
-            codes = np.where(take, codes, found[name].codes).astype(found[name].codes.dtype)
-            found[name] = Column(codes, moved)
-    return found
+            take &= (date.lower <= shifted) & (shifted <= date.upper)  # others are filled again
+            shifted = np.where(take, shifted, values)
+            codes = np.where(take, date.encode_values(np.clip(shifted, date.lower, date.upper)), 0)
+            codes = np.where(take, codes, columns[name].codes).astype(columns[name].codes.dtype)
+            columns[name] = CodedColumn(codes, shifted)
+    return columns

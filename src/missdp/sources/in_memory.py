@@ -1,4 +1,4 @@
-"""Tables in memory: the source that counts a `Table`."""
+"""Source for tables in memory."""
 
 from __future__ import annotations
 
@@ -11,31 +11,43 @@ from missdp.table import Table
 from missdp.table.row_functions import RecodedRow
 
 
-def recodable(source: MarginalSource) -> frozenset[str]:
-    """Return the numeric attributes that a source can put into other bins; a public fact."""
+def rebinnable_attributes(source: MarginalSource) -> frozenset[str]:
+    """Return the numeric attributes whose bins a source can change. Public."""
     if not has_method(source, "coded_as"):
         return frozenset()
     names = frozenset(a.name for a in source.schema if isinstance(a, Numeric))
     return names & source.valued if isinstance(source, HeldSource) else names
 
 
-def readable(source: MarginalSource, reads: Reads) -> MarginalSource:
-    """Return a source that can be read as a family needs it; refuse one that cannot.
+def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
+    """Return a source that offers the reading that a family needs.
+
+    Parameters
+    ----------
+    source : MarginalSource
+        Private.
+    reads : {"counts", "weights", "rows"}
+        The needed reading.
+
+    Returns
+    -------
+    MarginalSource
+        The source, or a source with weights.
 
     Raises
     ------
     ParameterError
-        If the rows are needed in memory, and they are streamed.
+        If the rows are needed in memory, but are streamed.
     """
     if reads == "rows" and not isinstance(source, HeldSource):
         raise ParameterError(
-            "this fit needs the rows in memory, and these are streamed; read them with Table.read"
+            "this fit needs the rows in memory, but they are streamed. Read them with Table.read."
         )
     return weighted_source(source) if reads == "weights" else source
 
 
 class MemorySource(HeldSource):
-    """Count a :class:`~missdp.table.Table` in memory, a chunk of rows at a time.
+    """Source that counts a :class:`~missdp.table.Table` in memory, a chunk of rows at a time.
 
     Parameters
     ----------
@@ -67,11 +79,11 @@ class MemorySource(HeldSource):
         return Table.of_block(self.schema, self._rows(), kind=self._kind)
 
     def coded_as(self, schema: Schema) -> MemorySource:
-        """Return the same rows under another binning, applied when rows are counted.
+        """Return the rows under another binning, which is applied when rows are counted.
 
         Raises
         ------
         SchemaError
-            If the schema declares another unit, weight or ledger than this source's own.
+            If the schema declares another unit, weight or ledger than this source.
         """
         return self.mapped(RecodedRow(self.schema, schema, tuple(sorted(self.valued))), schema)

@@ -1,4 +1,4 @@
-"""The source that fits an input: held in memory, streamed, or counted by an engine."""
+"""Choice of the source for an input: in memory, streamed, or counted by an engine."""
 
 from __future__ import annotations
 
@@ -16,26 +16,31 @@ from missdp.table.rows import Rows, is_streamed
 
 
 def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> MarginalSource:
-    """Return a source that counts ``data``.
+    """Open the source that counts an input.
 
     Parameters
     ----------
     data : Table, frame, DuckDB relation, Rows, str, Path or MarginalSource
-        Frames and tables are held in memory. Files and streams are held in memory, too, if by their
-        metadata they fit into it (see `missdp.table.memory_limit`). Other files and streams, and
-        DuckDB relations, are streamed. Spark data frames are counted by Spark. A source is returned
-        as it is. The method ``check()`` of a source, if it has one, is called. It raises now the
-        errors that would be raised later, so that a fit charges nothing for them.
+        Frames and tables are held in memory. Files and streams are held in memory if their metadata
+        imply that they fit (see `missdp.table.memory_limit`). Other files and streams, and DuckDB
+        relations, are streamed. Spark data frames are counted by Spark. A source is returned
+        unchanged. The method ``check()`` of a source is called. It raises errors early, so that a
+        fit charges nothing for them.
     schema : Schema
         The declared domain.
     reads : {"counts", "weights", "rows"}, default "counts"
-        What is read of it. With ``"rows"``, files and streams of any length are held in memory. An
-        error for a long one would disclose its length.
+        The reading of the source. With ``"rows"``, files and streams of any length are held in
+        memory, since an error would disclose the length.
 
     Returns
     -------
     MarginalSource
         Counts the rows. Private.
+
+    Raises
+    ------
+    DataError
+        If the input cannot be read, or a source has another schema.
 
     Examples
     --------
@@ -52,6 +57,7 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
 
 
 def _open(data: Any, schema: Schema, reads: Reads) -> MarginalSource:
+    """Return the source for an input, without a check."""
     if is_source(data):
         if data.schema != schema:
             raise DataError("the source was opened with another schema")
@@ -61,22 +67,22 @@ def _open(data: Any, schema: Schema, reads: Reads) -> MarginalSource:
         return opened
     if is_streamed(data):
         data = Rows.of(data, schema)
-        held = reads == "rows" and data.length is not None  # of a relation no length is known
+        held = reads == "rows" and data.length is not None  # relations have no length
         if not held and not fits_into_memory(data.approximate_length(), schema):
             return DuckDBSource(data, schema)
     return MemorySource(Table.read(data, schema))
 
 
 def is_source(data: Any) -> TypeGuard[MarginalSource]:
-    """Tell whether ``data`` can count by itself.
+    """Return True if ``data`` is a source, by its type.
 
-    Asked of its type: a frame may have columns that are called "schema" and "counts".
+    The type decides, since a frame may have columns with the names "schema" and "counts".
     """
     return has_method(data, "counts")
 
 
 def counting_engine(data: Any) -> str:
-    """Return the public name of what counts ``data`` in place of the kernel; empty if none does."""
+    """Return the public name of the engine that counts ``data``, or an empty text."""
     if engine_of(data) is not None:
         return "Spark"
     return outside_engine(data) if is_source(data) else ""

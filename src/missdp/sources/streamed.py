@@ -1,6 +1,6 @@
-"""Rows that are not held as a table, but streamed from where they are.
+"""Sources that stream rows instead of holding a table.
 
-What is read of a batch, and which of its rows count, is the same whatever engine brings it.
+Reading of a batch and selection of its rows do not depend on the engine.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from missdp.session.observed_rows import ObservedRow, rows_where
 from missdp.session.row_kernel import Block
 from missdp.session.row_weights import RowWeight
 from missdp.table.row_functions import CodedRow
-from missdp.table.rows import Rows, is_streamed, selected
+from missdp.table.rows import Rows, is_streamed, select_relation
 
 if TYPE_CHECKING:
     import duckdb
 
 
 class StreamedSource(CountingSource):
-    """A source that reads its rows anew for each call, and holds none of them."""
+    """Base class of sources that read their rows again for each call, and hold no row."""
 
-    _unchecked = False  # whether reading any column finds rows that cannot be read
+    _unchecked = False  # True if unreadable rows are detected only by reading
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
@@ -35,26 +35,26 @@ class StreamedSource(CountingSource):
         self._validated = False
 
     def observed_on(self, names: Iterable[str]) -> Self:
-        """Return a source of the rows with no hole in these attributes, each by its own cells."""
-        found = copy.copy(self)
-        found._observed = tuple(dict.fromkeys((*self._observed, *names)))
-        return found
+        """Return a source of the rows that are observed on these attributes."""
+        source = copy.copy(self)
+        source._observed = tuple(dict.fromkeys((*self._observed, *names)))
+        return source
 
     def coded_as(self, schema: Schema) -> Self:
-        """Return a source of the same rows, in the bins of another schema that differs in bins.
+        """Return a source of the rows in the bins of another schema, which differs in bins only.
 
         Raises
         ------
         SchemaError
-        If the schema declares another unit, weight or ledger than this source's own.
+            If the schema declares another unit, weight or ledger than this source.
         """
         self.schema.check_same_rows(schema)
-        found = copy.copy(self)
-        found.schema = schema
-        return found
+        source = copy.copy(self)
+        source.schema = schema
+        return source
 
     def check(self) -> None:
-        """Refuse now what `counts` would refuse, by one pass over columns that refuse cells."""
+        """Raise the errors of `counts` early, by one pass over columns that may refuse cells."""
         refusing = self._unchecked or any(attribute.refuses for attribute in self.schema)
         if refusing and not self._validated:
             self._run(self._needed(()), None, None)
@@ -65,37 +65,39 @@ class StreamedSource(CountingSource):
         self._validated = True
 
     def _needed(self, counted: Clique) -> Clique:
-        """Columns to read: those counted and, the first time, those that may refuse a cell."""
+        """Return the columns to read. The first pass includes columns that may refuse a cell."""
         names = (*counted, *self._observed)
         read = self.schema.read_for(names, refusing=not self._validated)
-        return read or self.schema.stored.names[:1]
+        return read or self.schema.input_columns.names[:1]
 
     @abc.abstractmethod
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
-        """Encode the named columns of every row, and count them."""
+        """Encode the named columns of every row, and count rows."""
 
 
 class DuckDBSource(StreamedSource):
-    """Count rows that are streamed, in memory that does not depend on how many there are.
+    """Source that counts streamed rows in bounded memory, independent of the number of rows.
 
-    DuckDB runs relations and queries; Arrow reads files. The cells then go through the same door
-    and the same kernel as a table in memory, so a missing cell, a sentinel or a value outside the
-    domain means the same in both.
+    DuckDB runs relations and queries, and Arrow reads files. The encoder and the kernel of tables
+    in memory then process the cells. Missing cells, sentinels and values outside the domain
+    therefore have one meaning.
 
     Parameters
     ----------
     data : DuckDB relation, str, Path or Rows
-        A path names a CSV or Parquet file. The columns must be exactly the schema's, in any order.
+        A path names a CSV or Parquet file. The columns must be the columns of the schema, in any
+        order. Private.
     schema : Schema
         The declared domain.
     n_jobs : int, optional
-        Threads that encode and count (default: the processors of this machine, at most 4).
+        Number of threads that encode and count. By default the processors, at most 4.
 
     Notes
     -----
-    Every call reads the data again, so the data must not change between calls. A table that does
-    not fit its schema is refused by :meth:`check`, which `open_source` calls before a fit charges
-    anything, or by the first call of :meth:`counts`. Later calls read only the columns they count.
+    Every call reads the data again, so the data must not change between calls.
+    A table that does not fit its schema raises an error in :meth:`check` or in the first call of
+    :meth:`counts`. `open_source` calls :meth:`check` before a fit charges. Later calls read only
+    the columns that they count.
 
     Examples
     --------
@@ -122,7 +124,7 @@ class DuckDBSource(StreamedSource):
         self._stream = Rows.of(data, schema)
         self._unchecked = self._stream.is_parsed
         super().__init__(schema)
-        self._stream.check(schema.stored.names)
+        self._stream.check(schema.input_columns.names)
 
     @classmethod
     def from_query(
@@ -133,12 +135,29 @@ class DuckDBSource(StreamedSource):
         *,
         n_jobs: int | None = None,
     ) -> DuckDBSource:
-        """Count the rows of one SELECT statement, whose columns are exactly the schema's."""
-        return cls(selected(connection, sql), schema, n_jobs=n_jobs)
+        """Open the rows of one SELECT statement, whose columns are the columns of the schema.
+
+        Parameters
+        ----------
+        connection : duckdb.DuckDBPyConnection
+            The database.
+        sql : str
+            The statement.
+        schema : Schema
+            The declared domain.
+        n_jobs : int, optional
+            Number of threads.
+
+        Returns
+        -------
+        DuckDBSource
+            Counts the rows of the query. Private.
+        """
+        return cls(select_relation(connection, sql), schema, n_jobs=n_jobs)
 
     def code_blocks(self) -> Iterator[Block]:
         """Yield the codes of all rows, a batch at a time, in one pass. Private."""
-        for codes, _ in self._blocks(self.schema.stored.names, self.schema.names):
+        for codes, _ in self._blocks(self.schema.input_columns.names, self.schema.names):
             yield codes
         self._validated = True
 
@@ -155,7 +174,7 @@ class DuckDBSource(StreamedSource):
         weight: RowWeight | None = None,
     ) -> Iterator[tuple[Block, int]]:
         """Yield codes of the rows that count, a batch at a time, and count them."""
-        wanted = tuple(dict.fromkeys((*read, *self._observed)))
+        requested = tuple(dict.fromkeys((*read, *self._observed)))
 
         def counted(codes: Block, n_rows: int) -> tuple[Block, int]:
             if self._observed:
@@ -165,5 +184,5 @@ class DuckDBSource(StreamedSource):
                 count_block(counter, codes, n_rows, weight)
             return codes, n_rows
 
-        coded = CodedRow(self.schema, names, wanted, with_values=False)
+        coded = CodedRow(self.schema, names, requested, with_values=False)
         yield from coded.blocks(self._stream, counted, n_jobs=self._n_jobs)

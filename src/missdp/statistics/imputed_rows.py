@@ -20,7 +20,7 @@ from missdp.schema import Schema
 from missdp.schema.logic import Cells, Truth
 from missdp.statistics.blocks import portions, runs, slices
 from missdp.table import Table
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.types import Flags, Floats, Ints
 
 PART_ROWS = 2**20
@@ -172,9 +172,9 @@ class ImputedRows:
     def part(self, start: int, stop: int) -> ImputedRows:
         """Return some of the rows."""
 
-        def sliced(column: Column) -> Column:
+        def sliced(column: CodedColumn) -> CodedColumn:
             values = None if column.values is None else column.values[start:stop]
-            return Column(column.codes[start:stop], values)
+            return CodedColumn(column.codes[start:stop], values)
 
         filled = {}
         for name, cells in self._filled.items():
@@ -253,7 +253,7 @@ def with_one_kind_of_missing(table: Table) -> Table:
     merged = [a for a in table.schema if set(a.kinds) - {"not_applicable", "missing"}]
     if not merged:
         return table
-    schema = table.schema.replaced({a.name: a.plainly_missing() for a in merged})
+    schema = table.schema.with_attributes({a.name: a.with_one_missing_kind() for a in merged})
     columns = {name: table.column(name) for name in schema.names}
     for a in merged:
         column = columns[a.name]
@@ -261,7 +261,7 @@ def with_one_kind_of_missing(table: Table) -> Table:
         plainly = column.codes.dtype.type(a.missing_code)
         for where in slices(len(table), PART_ROWS):
             codes[where] = np.minimum(column.codes[where], plainly)
-        columns[a.name] = Column(codes, column.values)
+        columns[a.name] = CodedColumn(codes, column.values)
     return Table(schema, columns, kind=table.kind)
 
 

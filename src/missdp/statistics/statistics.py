@@ -12,8 +12,8 @@ from missdp.accounting import Cost, Filter, PureEvent
 from missdp.errors import BudgetExceededError, DataError, MissDPError, ParameterError, check_number
 from missdp.schema import Numeric, OpenCategorical, Schema
 from missdp.schema.expressions import parse_names
-from missdp.schema.open_categorical import check_levels_known
-from missdp.schema.question_text import OF_ROWS, Question, parse_question
+from missdp.schema.open_categorical import check_levels_declared
+from missdp.schema.question_text import ROW_STATISTICS, Question, parse_question
 from missdp.statistics.answers import answer_question, check_width
 from missdp.statistics.estimates import Estimate, LevelEstimates
 from missdp.statistics.imputation import KNNImputation
@@ -498,7 +498,7 @@ def read_questions(
     questions = []
     interval_kind = "total" if uncertainty is None else uncertainty
     for text in texts:
-        kind, of, by = _read(text, parse_question(text, schema, available=OF_ROWS))
+        kind, of, by = _read(text, parse_question(text, schema, available=ROW_STATISTICS))
         questions.append(Statistic(kind, of, where, interval_kind, by))
     if uncertainty == "total" and not all(one.kind in BOUNDED and not one.by for one in questions):
         raise ParameterError(
@@ -630,7 +630,7 @@ def close_levels(
     opened = [a.name for a in schema if isinstance(a, OpenCategorical)]
     if not opened:
         return schema
-    check_levels_known(needed_attributes(imputation, questions, schema.declare_public())[0])
+    check_levels_declared(needed_attributes(imputation, questions, schema.declare_public())[0])
     closed = schema.subset(name for name in schema.names if name not in opened)
     ignore, file = (*schema.ignore, *opened), schema.file
     unread = schema.undeclared_columns

@@ -321,7 +321,7 @@ class TableRows:
         # The exact answer takes the rows as an argument.
         noise, unit = _plain_noise(query, mechanism), float(query.unit)
         # Cells that rules may have filled are not required.
-        required = self.facts.observed - self.facts.schema.rule_set.filled
+        required = self.facts.observed - self.facts.schema.rule_set.rule_filled
         return Release(
             noise.event(query.row_sensitivity, required=required or None, label=label),
             noise,

@@ -37,7 +37,7 @@ from missdp.files import write_atomically
 from missdp.progress import Progress, progress_callback
 from missdp.schema import Schema
 from missdp.schema.binning import Binning
-from missdp.schema.open_categorical import at_most
+from missdp.schema.open_categorical import with_max_levels
 from missdp.serialization import WRONG
 from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
@@ -429,7 +429,7 @@ class Synthesizer(Estimator):
         """
         request = self._planned(schema, **({} if epsilon is None else {"epsilon": epsilon}))
         check_open(request)
-        request = request.on_rows(at_most(schema), schema.names)
+        request = request.on_rows(with_max_levels(schema), schema.names)
         budget, trainings, plan = request.budget, request.trainings, request.plan()
         epsilon = float(request.parameters.epsilon) if trainings else budget.epsilon
         guarantee = Guarantee(epsilon, budget.delta, events=(budget.filter(), *trainings))
@@ -541,7 +541,7 @@ class Synthesizer(Estimator):
         missing_values: MissingValues = "fill",
         random_state: int | None = None,
         multiple: int | None = None,
-        holes: MissingForm = "nulls",
+        missing_as: MissingForm = "nulls",
         values: Values = "codes",
         where: Where | None = None,
     ) -> Any:
@@ -587,15 +587,17 @@ class Synthesizer(Estimator):
         ParameterError
             If a parameter has no valid value, or too few rows of the model match ``where``.
         """
-        check_missing_form(holes, values)
+        check_missing_form(missing_as, values)
         if multiple is not None:
             n = round(self.effective_size_) if n is None else n
             models = self.uncertain_models(multiple, random_state=random_state)
             drawn = partial(Synthesizer.sample_table, missing_values=missing_values, where=where)
-            return [drawn(model, n).to_native(holes=holes, values=values) for model in models]
+            return [
+                drawn(model, n).to_native(missing_as=missing_as, values=values) for model in models
+            ]
         return self.sample_table(
             n, missing_values=missing_values, random_state=random_state, where=where
-        ).to_native(holes=holes, values=values)
+        ).to_native(missing_as=missing_as, values=values)
 
     def estimate(self, question: str, *, by: Any = (), confidence: float = 0.95) -> Any:
         """Estimate a statistic from released values, without rows, at no privacy cost.
@@ -735,7 +737,7 @@ class Synthesizer(Estimator):
         Table
             The rows.
         """
-        return Table.joined(
+        return Table.concatenate(
             self.sample_blocks(
                 n, missing_values=missing_values, random_state=random_state, where=where
             )
@@ -824,7 +826,7 @@ class Synthesizer(Estimator):
     def _drawn(self, missing_values: MissingValues, rows: int, rng: np.random.Generator) -> Table:
         """Draw independent rows from the model."""
         fitted, keep_missing = self.fitted_, missing_values == "keep"
-        if fitted.modelled.is_integer:
+        if fitted.modelled.is_identity:
             codes = self.sample_codes(rows, rng, keep_missing=keep_missing)
             drawn = Table.from_codes(fitted.schema, codes, kind=fitted.frame)
             return with_related_values(drawn, rng)

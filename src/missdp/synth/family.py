@@ -19,7 +19,7 @@ from missdp.accounting import ApproximateEvent, Cost, Filter, SampledGaussianEve
 from missdp.accounting.exact import exact, float_down
 from missdp.progress import Progress
 from missdp.schema import Schema, SurveyWeight, Unit
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.open_categorical import open_attributes
 from missdp.session import Reads, Session, Total
 from missdp.session.strategies import Strategy, strategy_named
@@ -101,14 +101,14 @@ class Request(Generic[P]):
         return self.counted
 
     @cached_property
-    def modelled(self) -> Modelled:
+    def modelled(self) -> ModelView:
         """The modelled attributes, and the values that rules make impossible."""
-        return Modelled(self.schema)
+        return ModelView(self.schema)
 
     @property
     def public(self) -> Schema:
         """The modelled attributes with the facts that were public before bins were found."""
-        return Modelled(before_fit(self.schema)).schema
+        return ModelView(before_fit(self.schema)).schema
 
     @property
     def strategy(self) -> Strategy:
@@ -159,7 +159,7 @@ class Request(Generic[P]):
 
     def observed_requirement(self, names: Iterable[str]) -> RequiredAttributes:
         """Return the attributes that a row must have observed to be counted, before filling."""
-        return self.strategy.required(names, self.modelled.schema) - self.modelled.filled
+        return self.strategy.required(names, self.modelled.schema) - self.modelled.rule_filled
 
     def required_sets(self, cliques: Iterable[Iterable[str]]) -> tuple[RequiredAttributes, ...]:
         """Return the required attributes of counts over sets of attributes, after filling."""

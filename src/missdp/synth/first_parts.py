@@ -130,10 +130,10 @@ def release_bins(
         assert isinstance(cells, Numeric)
         histogram, outside = _measure_histogram(session, a.name, cells, cost)
         attributes[a.name] = replace(a, bins=find_bins(cells, histogram, unit=unit))
-        lower, upper = cells.reach
+        lower, upper = cells.code_ranges
         first, last = outside[:, 0].astype(int), outside[:, 1].astype(int) - 1
         hidden[a.name] = np.column_stack([lower[first], upper[last], outside[:, 2:]])
-    return schema.replaced(attributes), hidden
+    return schema.with_attributes(attributes), hidden
 
 
 def _measure_tree(session: Session, tree: Tree, cost: Cost) -> tuple[list[Ints], Noise]:
@@ -161,7 +161,7 @@ def _measure_histogram(
     levels = measured_levels(inside, every=every)
     full_tree = Tree(name=name, size=size, levels=levels, within=within)
     tree, noise = _measure_tree(session, full_tree, cost)
-    lower, upper = (ends[slice(*within)] for ends in grid.reach)
+    lower, upper = (ends[slice(*within)] for ends in grid.code_ranges)
     min_spike = _PURE_SPIKE if cost.privacy_measure == "pure" else SPIKE
     facts: dict[str, Any] = {"std": noise.std, "size": inside, "levels": levels}
     histogram = fit_histogram(tree, reach=(lower, upper), min_spike=min_spike, **facts)
@@ -266,7 +266,10 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
     """
     if len(histogram.mass) <= 2:  # the counts are noise only
         return Binning(edges=_even_edges(grid), source=BinSource.PENDING)
-    first, last = grid.reach[0][histogram.starts[:-1]], grid.reach[1][histogram.starts[1:] - 1]
+    first, last = (
+        grid.code_ranges[0][histogram.starts[:-1]],
+        grid.code_ranges[1][histogram.starts[1:] - 1],
+    )
     heavy = np.flatnonzero((first == last) & (histogram.mass > 1 / (2 * _BINS)))
     heavy = heavy[np.argsort(-histogram.mass[heavy], kind="stable")][: MAX_CODES - 1]
     spikes = np.sort(first[heavy])
@@ -303,7 +306,7 @@ def _even_edges(grid: Numeric) -> tuple[float, ...]:
 
 def _grid_segments(grid: Numeric, starts: Ints, mass: Floats) -> tuple[Floats, Floats]:
     """Return the edges of segments, a number with the interval after it, and their mass."""
-    edges, lower = grid.bin_edges, grid.reach[0]
+    edges, lower = grid.bin_edges, grid.code_ranges[0]
     place = np.searchsorted(edges, lower[starts[:-1]], side="right") - 1
     first = edges[np.clip(place, 0, len(edges) - 2)]
     segments, segment = np.unique(first, return_inverse=True)

@@ -22,7 +22,7 @@ from missdp.errors import DataError, replacing
 from missdp.inference.model import Draws
 from missdp.schema import Binning, OpenCategorical, Schema, Unit
 from missdp.schema.binning import BinSource
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.open_categorical import with_levels
 from missdp.serialization import Record, read_json
 from missdp.session.strategies import STRATEGIES
@@ -110,9 +110,9 @@ class Fitted(Record):
         return self.unbinned.with_bins(self.bins)
 
     @cached_property
-    def modelled(self) -> Modelled:
+    def modelled(self) -> ModelView:
         """The modelled attributes: the schema, simplified by its rules."""
-        return Modelled(self.schema)
+        return ModelView(self.schema)
 
     @property
     def design(self) -> float:

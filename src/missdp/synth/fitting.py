@@ -29,7 +29,7 @@ from missdp.errors import ParameterError, SchemaError, UnprovenError
 from missdp.progress import Progress
 from missdp.schema import Numeric, Schema
 from missdp.schema.layout import STEPS
-from missdp.schema.open_categorical import at_most, open_attributes, with_levels
+from missdp.schema.open_categorical import open_attributes, with_levels, with_max_levels
 from missdp.schema.schema import check_schema
 from missdp.schema.undeclared import domain_conditions
 from missdp.session import CountedRows, Recoding, Session, Total
@@ -38,12 +38,12 @@ from missdp.session.fit import FitPlan, OpenSession
 from missdp.session.fit import fit as fit_in_order
 from missdp.session.frequent_values import OpenRows
 from missdp.sources import (
+    check_readable,
     counting_engine,
     is_source,
     open_source,
-    readable,
 )
-from missdp.sources.in_memory import recodable
+from missdp.sources.in_memory import rebinnable_attributes
 from missdp.synth.family import Learned, Request
 from missdp.synth.first_parts import (
     check_open,
@@ -167,7 +167,7 @@ class _Fitting:
             self.request = replace(self.request, declared=schema)
         self._steps_per_row = check_unit(self.request)
         if schema is not None and (engine := engine_of(self._data)) is not None:
-            engine.check(schema)
+            engine.check_spark_schema(schema)
         request, delta = self.request, self.request.delta
         check_open(request)
         warn_if_weak(parameters.epsilon, delta, n=self._rows)
@@ -209,14 +209,16 @@ class _Fitting:
         reads, opened = self.request.family.reads, self.request.opened
         self._data, schema, self._frame, self._sums = _as_rows(self._data, self._schema)
         # The plan allows for the largest number of levels. The fit finds the levels later.
-        public = at_most(schema) if opened else schema
+        public = with_max_levels(schema) if opened else schema
         self._source = source = open_source(self._data, public, reads=reads)
         self._schema = schema if opened else source.schema
         check_paid(self._schema.ledger, self.request.parameters.budget)
         self._declared = self._schema.without_ledger()
         _check_plain_rows(self._schema)
-        self.request.strategy.check(readable(source, reads))
-        self.request = self.request.on_rows(source.schema.without_ledger(), recodable(source))
+        self.request.strategy.check(check_readable(source, reads))
+        self.request = self.request.on_rows(
+            source.schema.without_ledger(), rebinnable_attributes(source)
+        )
         self._grid = with_search_grid(self.request.schema)  # raises an error without a grid
         self._budget_plan = self.request.plan()
         self._budget_plan.check(steps=self._steps_per_row)
@@ -245,7 +247,7 @@ class _Fitting:
         self._levels = release_levels(session, attributes, self._budget_plan, failure=failure)
         closed = with_levels(facts, self._levels)
         self._source = open_source(self._data, closed, reads=request.family.reads)
-        self.request = self.request.on_rows(closed, recodable(self._source))
+        self.request = self.request.on_rows(closed, rebinnable_attributes(self._source))
         self._grid = with_search_grid(self.request.schema)
 
     def _find_bins(self, open_session: OpenSession) -> Session:
@@ -255,7 +257,7 @@ class _Fitting:
         if has_method(source, "paid_by"):
             source = source.paid_by(self._fit_plan.cap)  # type: ignore[attr-defined]
         pending = any(map(is_pending, schema))
-        if pending or (schema is not source.schema and recodable(source)):
+        if pending or (schema is not source.schema and rebinnable_attributes(source)):
             source = source.coded_as(self._grid if pending else schema)  # type: ignore[attr-defined]
         rows = CountedRows.from_source(
             source, request.strategy, declared_rows=self._rows, unit_sums=self._sums
@@ -267,7 +269,7 @@ class _Fitting:
         schema, self._tails = release_bins(session, self._grid, schema, self._budget_plan)
         self.request = request.with_schema(schema)
         cells = {
-            a.name: a.encode_values(old.reach[0])
+            a.name: a.encode_values(old.code_ranges[0])
             for a, old in zip(schema, self._grid, strict=True)
             if isinstance(a, Numeric) and isinstance(old, Numeric) and a != old
         }
@@ -316,15 +318,15 @@ def _as_rows(data: Any, schema: Schema | None) -> tuple[Any, Schema, FrameKind, 
     With a unit, at most ``max_rows`` rows of each unit are chosen. The last value has the count of
     each unit, or None without a unit. Data with open levels can be read again.
     """
-    if schema is not None and schema.of_rows is not schema:
+    if schema is not None and schema.without_unit is not schema:
         if (engine := engine_of(data)) is not None:
-            frame, sums = engine.of_units(data, schema)
-            return frame, schema.of_rows, frame_kind(data), sums
-        if not isinstance(data, Table) and not schema.weighs:
+            frame, sums = engine.select_unit_rows(data, schema)
+            return frame, schema.without_unit, frame_kind(data), sums
+        if not isinstance(data, Table) and not schema.is_weighted:
             rows = rows_of_units(data, schema)
-            return rows, schema.of_rows, frame_kind(data), rows.unit_sums
+            return rows, schema.without_unit, frame_kind(data), rows.unit_sums
         read = Table.read(data, schema)
-        return read._of_rows(), schema.of_rows, read.kind, read._sums
+        return read._of_rows(), schema.without_unit, read.kind, read._sums
     coded = isinstance(data, Table) or is_source(data)
     facts = data.schema if coded and schema is None else schema
     if facts is None:
@@ -393,12 +395,12 @@ def check_unit(request: Request[Any]) -> int:
             "n_rows cannot be declared if rows are weighted: the weighted total is private. "
             "Leave n_rows out."
         )
-    return STEPS if request.declared is not None and request.declared.weighs else 1
+    return STEPS if request.declared is not None and request.declared.is_weighted else 1
 
 
 def _check_plain_rows(facts: Schema) -> None:
     """Raise SchemaError if the rows of a source still belong to units, or have weights."""
-    if facts.of_rows is not facts:
+    if facts.without_unit is not facts:
         raise SchemaError(
             "a source counts each row as one, and its schema declares a unit or a weight. Pass the "
             "frame, the path or Table.read(...) instead of the source."

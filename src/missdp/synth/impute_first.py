@@ -84,7 +84,7 @@ def impute(session: Session, imputer: Imputer = "marginal", *, cost: Cost) -> Se
     if not session.facts.strategy.fills:
         return session
     nullable = [attribute for attribute in session.facts.schema if attribute.nullable]
-    declared = session.facts.modelled.whole
+    declared = session.facts.modelled.full_schema
     if imputer == "random" or not nullable:
         public = {a.name: np.ones(a.size) for a in nullable}
         return session.apply(MarginallyFilledRow(declared, public))

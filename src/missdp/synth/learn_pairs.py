@@ -45,7 +45,7 @@ from missdp.inference.product_sums import (
 )
 from missdp.inference.smoothing import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Ordinal
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.serialization import Record
 from missdp.session import (
     FineCodes,
@@ -91,7 +91,7 @@ def ordered_levels(attributes: Iterable[AnyAttribute], levels: Iterable[Levels])
     ]
 
 
-def model_facts(modelled: Modelled, levels: Sequence[Levels], *, selective: bool) -> ModelFacts:
+def model_facts(modelled: ModelView, levels: Sequence[Levels], *, selective: bool) -> ModelFacts:
     """Return the public facts for a model of complete rows.
 
     Parameters
@@ -109,11 +109,11 @@ def model_facts(modelled: Modelled, levels: Sequence[Levels], *, selective: bool
         Public facts on groups of levels.
     """
     schema = modelled.schema
-    never = merge_zeros(impossible_pairs(modelled.impossible, schema.names), levels)
+    never = merge_zeros(impossible_pairs(modelled.impossible_cells, schema.names), levels)
     return ModelFacts(
         ordered=ordered_levels(schema, levels),
         always={a: int(levels[a].groups[level]) for a, level in modelled.never_missing.items()},
-        implied_by=modelled.told,
+        implied_by=modelled.implied_by,
         allowed={(clique[0], clique[1]): ~table for clique, table in never.items()},
         selective=selective,
     )

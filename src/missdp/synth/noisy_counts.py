@@ -129,6 +129,6 @@ def has_number_levels(attribute: AnyAttribute) -> bool:
     """Return whether each level of an attribute is one of a few numbers, in their order."""
     if not isinstance(attribute, Numeric) or attribute.size > _FEW_NUMBERS:
         return False
-    lower, upper = attribute.reach
+    lower, upper = attribute.code_ranges
     each = (lower == upper).all() and (np.diff(lower) > 0).all()
     return bool(each) and not attribute.binning.spikes

@@ -245,8 +245,12 @@ def with_fine_bins(schema: Schema) -> Schema:
     cells.
     """
     grids = with_search_grid(schema)
-    pending = (a for a in schema if is_pending(a) and a.binning.weights)
-    fine = schema.replaced({a.name: _fine_attribute(a, grids[a.name].bin_edges) for a in pending})  # type: ignore[union-attr]
+    fine_attributes = {
+        a.name: _fine_attribute(a, grids[a.name].bin_edges)  # type: ignore[union-attr]
+        for a in schema
+        if is_pending(a) and a.binning.weights
+    }
+    fine = schema.with_attributes(fine_attributes)
     sizes = [a.extended_size for a in fine]
     return fine if sum(a * b for a, b in combinations(sizes, 2)) <= _MAX_CELLS else schema
 
@@ -337,10 +341,10 @@ def _numeric_score(
     points = a.decode(np.repeat(np.arange(a.size), _POINTS), places)
     codes = fine.encode_values(points)
     number = np.bincount(codes, minlength=fine.size)
-    middle = np.mean(fine.reach, axis=0)
+    middle = np.mean(fine.code_ranges, axis=0)
     total = np.bincount(codes, points, fine.size)
     values = np.where(number > 0, total / np.maximum(number, 1), middle)
-    bins = a.encode_values(fine.reach[0])
+    bins = a.encode_values(fine.code_ranges[0])
     shares = number / _POINTS * level.shares[bins]
     mass = marginal[level.groups[bins]] * shares
     mass = mass / mass.sum() if mass.any() else shares / shares.sum()
@@ -369,7 +373,7 @@ def with_shares(schema: Schema, numbers: Mapping[str, NumericScore | None]) -> S
             continue
         if isinstance(a, Numeric) and isinstance(codes, Numeric):
             attributes[name] = _with_fine_shares(a, codes, number)
-    return schema.replaced(attributes)
+    return schema.with_attributes(attributes)
 
 
 def _with_fine_shares(a: Numeric, fine: Numeric, number: NumericScore) -> Numeric:

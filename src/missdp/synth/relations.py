@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from missdp.accounting import Cost
 from missdp.errors import ParameterError
 from missdp.schema import Schema
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.session import Noise
 from missdp.synth.family import Family, Request
 from missdp.synth.learn_pairs import PairRelease
@@ -67,7 +67,7 @@ def mostly_noise_of(synthesizer: Synthesizer) -> str | None:
 
 def remedies_of(declared: Schema, family: Family) -> list[str]:
     """Return the changes with which relations of a declared schema exceed the noise."""
-    remedies = ["fewer columns"] if len(Modelled(declared.of_rows).schema) > _PAIR else []
+    remedies = ["fewer columns"] if len(ModelView(declared.without_unit).schema) > _PAIR else []
     remedies.append(LARGER_EPSILON)
     if declared.weight is not None:
         remedies.append("a smaller weight upper bound")

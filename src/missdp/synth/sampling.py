@@ -31,12 +31,12 @@ from missdp.schema import Categorical, Numeric, Schema
 from missdp.schema.bound_rules import Routing
 from missdp.schema.expressions import RuleError, attribute_named, comparison, parse_where
 from missdp.schema.logic import Junction, Predicate
-from missdp.schema.modelled import Modelled
+from missdp.schema.modelled import ModelView
 from missdp.schema.numeric import code_dtype
 from missdp.synth.first_parts import KindShares
 from missdp.table import Table
-from missdp.table.encode import Column
-from missdp.table.follow import Rows
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import RuledRows
 from missdp.table.memory import batch_capacity
 from missdp.threads import map_in_order
 from missdp.types import Flags, Floats, FrameKind, Ints
@@ -102,7 +102,7 @@ def drawn_in_blocks(
 
 
 def restore_rows(
-    modelled: Modelled,
+    modelled: ModelView,
     draw: Callable[[int], Codes],
     n: int,
     rng: np.random.Generator,
@@ -159,7 +159,7 @@ def restore_rows(
     return _with_kinds(table, shares, rng, kind)
 
 
-def _ruled(modelled: Modelled, codes: Codes, rng: np.random.Generator) -> tuple[Table, Flags]:
+def _ruled(modelled: ModelView, codes: Codes, rng: np.random.Generator) -> tuple[Table, Flags]:
     """Return rows with values and derived attributes, and flags of rows that break a rule."""
     table, broken = _completed(modelled, codes, rng, overrule=False)
     free = any(isinstance(a, Numeric) for a in modelled.schema)
@@ -177,17 +177,17 @@ def _ruled(modelled: Modelled, codes: Codes, rng: np.random.Generator) -> tuple[
 
 
 def _completed(
-    modelled: Modelled, codes: Codes, rng: np.random.Generator, *, overrule: bool
+    modelled: ModelView, codes: Codes, rng: np.random.Generator, *, overrule: bool
 ) -> tuple[Table, Flags]:
     """Draw values and compute derived attributes. ``overrule`` removes values that do not apply."""
-    schema = modelled.whole
+    schema = modelled.full_schema
     n = len(next(iter(codes.values())))
     columns = {}
     for attribute in schema:
         cells = codes.get(attribute.name)
         # A derived attribute has its first level until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
-        columns[attribute.name] = Column(cells.astype(code_dtype(attribute)))
+        columns[attribute.name] = CodedColumn(cells.astype(code_dtype(attribute)))
     return apply_rules(with_related_values(Table(schema, columns), rng), overrule=overrule)
 
 
@@ -201,7 +201,7 @@ def with_related_values(table: Table, rng: np.random.Generator) -> Table:
     free = {name for name in names if table.column(name).values is None}
     related = relate_within_bins(codes, values, sizes, rng, free=free)
     columns = {name: drawn.column(name) for name in table.schema.names}
-    columns |= {name: Column(codes[name], cells) for name, cells in related.items()}
+    columns |= {name: CodedColumn(codes[name], cells) for name, cells in related.items()}
     return Table(table.schema, columns, kind=table.kind)
 
 
@@ -212,17 +212,17 @@ def apply_rules(table: Table, *, overrule: bool = False) -> tuple[Table, Flags]:
     break a rule.
     """
     schema, n = table.schema, len(table)
-    rows = Rows(schema, {name: table.column(name) for name in schema.names})
+    rows = RuledRows(schema, {name: table.column(name) for name in schema.names})
     book = schema.rule_set
     broken = np.zeros(n, dtype=bool)
     for target in book.order:
         if target in book.derived:
             rule = book.derived[target]
-            derived = rule.compute(rows.known, n)
+            derived = rule.compute(rows.cells, n)
             broken |= rule.outside(derived)
             rows.follow(rule)
             if rule.instead is not None:  # without the first value there is no difference
-                rows.lose(rule.by[1], rows.known[rule.by[0]].missing)
+                rows.lose(rule.by[1], rows.cells[rule.by[0]].missing)
             if schema[target].nullable:
                 rows.lose(target, derived.missing)
             else:
@@ -230,7 +230,7 @@ def apply_rules(table: Table, *, overrule: bool = False) -> tuple[Table, Flags]:
         if target in book.routing:
             broken |= _misrouted(book.routing[target], rows, overrule=overrule)
             rows.route(book.routing[target])
-    cells = rows.known
+    cells = rows.cells
     for bound in book.bound:
         broken |= bound.broken(cells, n).is_true
     return Table(
@@ -238,7 +238,7 @@ def apply_rules(table: Table, *, overrule: bool = False) -> tuple[Table, Flags]:
     ), broken
 
 
-def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Generator) -> Codes:
+def _loosened(modelled: ModelView, codes: Codes, share: float, rng: np.random.Generator) -> Codes:
     """Return rows in which a share of the cells is any level, for models that are only noise."""
     loosened = {}
     for name, drawn in codes.items():
@@ -247,9 +247,9 @@ def _loosened(modelled: Modelled, codes: Codes, share: float, rng: np.random.Gen
     return loosened
 
 
-def _misrouted(rule: Routing, rows: Rows, *, overrule: bool) -> Flags:
+def _misrouted(rule: Routing, rows: RuledRows, *, overrule: bool) -> Flags:
     """Return flags of rows whose cell contradicts the condition of a routing rule."""
-    applies, cells = rule.unless.truth(rows.known, rows.n), rows.known[rule.target.name]
+    applies, cells = rule.unless.truth(rows.cells, rows.n), rows.cells[rule.target.name]
     misrouted = applies.is_true & cells.not_applicable
     return np.asarray(misrouted if overrule else misrouted | (applies.is_false & cells.has_value))
 
@@ -291,7 +291,7 @@ def replace_rows(
         values = None if mine.values is None else mine.values.copy()
         if values is not None and theirs.values is not None:
             values[where] = theirs.values[which]
-        columns[name] = Column(codes, values)
+        columns[name] = CodedColumn(codes, values)
     return Table(table.schema, columns, kind=table.kind)
 
 
@@ -316,7 +316,7 @@ def _with_kinds(
         missing = np.flatnonzero(column.codes == first)
         codes = column.codes.copy()
         codes[missing] = first + _spread(share, missing.size, rng)
-        columns[name] = Column(codes, column.values)
+        columns[name] = CodedColumn(codes, column.values)
     return Table(table.schema, columns, kind=kind)
 
 

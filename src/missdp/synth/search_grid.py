@@ -50,7 +50,7 @@ def with_pending_bins(schema: Schema, names: Iterable[str]) -> Schema:
     """
     names = {*names} - {*schema.rule_set.derived}
     declared = (a for a in schema if isinstance(a, Numeric) and not a.has_declared_bins)
-    return schema.replaced({a.name: _pending(a) for a in declared if a.name in names})
+    return schema.with_attributes({a.name: _pending(a) for a in declared if a.name in names})
 
 
 def _pending(a: Numeric) -> Numeric:
@@ -72,7 +72,7 @@ def takes_every_number(attribute: Attribute) -> TypeGuard[Numeric]:
 
 def before_fit(schema: Schema) -> Schema:
     """Return the schema of a fit before bins were found, with public facts only."""
-    return schema.replaced({a.name: _pending(a) for a in schema if is_pending(a)})
+    return schema.with_attributes({a.name: _pending(a) for a in schema if is_pending(a)})
 
 
 def released_bins(schema: Schema, declared: Schema) -> dict[str, Binning]:
@@ -91,7 +91,9 @@ def with_search_grid(schema: Schema) -> Schema:
     or 1e-8 of the range. Cells are equal in x for dates, date differences and bounds far from 0.
     Few numbers, and numbers of two digits, have cells of their own.
     """
-    return schema.replaced({a.name: replace(a, bins=_grid(a)) for a in schema if is_pending(a)})
+    return schema.with_attributes(
+        {a.name: replace(a, bins=_grid(a)) for a in schema if is_pending(a)}
+    )
 
 
 def _grid(a: Numeric) -> Binning:

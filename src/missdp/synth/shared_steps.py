@@ -131,7 +131,7 @@ def release_one_way(
     total : Total
         The estimated number of counted rows.
     """
-    zeros = impossible_pairs(request.modelled.impossible, session.facts.schema.names)
+    zeros = impossible_pairs(request.modelled.impossible_cells, session.facts.schema.names)
     return measure_one_way(session, plan.noise(MARGINALS), zeros, count, rare=rare, later=later)
 
 

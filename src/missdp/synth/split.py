@@ -52,7 +52,7 @@ from missdp.session.noise import check_scale
 from missdp.validation import NonNegative
 
 if TYPE_CHECKING:
-    from missdp.schema.modelled import Modelled
+    from missdp.schema.modelled import ModelView
     from missdp.session.strategies import Strategy
 
 
@@ -451,7 +451,7 @@ def ground_truth_parts(
     guarantee: Guarantee,
     *,
     strategy: Strategy,
-    modelled: Modelled,
+    modelled: ModelView,
     limits: BudgetLimits | None = None,
     training_requirement: RequiredAttributes = frozenset(),
 ) -> Parts:
@@ -490,7 +490,7 @@ def ground_truth_parts(
         return guarantee, None
     amplified, chosen = _amplifiable_parts(fit_event, strategy)
     names = modelled.schema.names
-    always = {*names} - {*modelled.schema.nullable} | modelled.filled & {*names}
+    always = {*names} - {*modelled.schema.nullable} | modelled.rule_filled & {*names}
     if not amplified or (chosen and always):
         return guarantee, None
     structure = (

@@ -1,10 +1,10 @@
-"""How files and frames are read into private rows, and how rows are written.
+"""Reading of files and frames into private rows, and writing of rows.
 
-* `read_files` (CSV, Parquet, Feather), `packages` (SPSS, Stata, SAS, Excel), `frames` (pandas,
-  polars, Arrow): what holds cells. `rows`: all of them as batches of rows.
-* `cells`: a cell as one text; `encode`: its code, by the schema; `decode`: a cell again. `follow`:
-  rules applied to a row. `units`: rows chosen and weighed by unit.
-* `table`: rows in memory. ``written``: rows as files and frames. `draft`: a first schema.
+* `read_files` (CSV, Parquet, Feather), `packages` (SPSS, Stata, SAS, Excel) and `frames` (pandas,
+  polars, Arrow) read cells. `rows` presents all inputs as batches of rows.
+* `cells` makes one text of a cell, `encode` its code by the schema, and `decode` a cell of a code.
+  `follow` applies rules to rows. `units` samples and weights rows by unit.
+* `table` holds rows in memory. ``written`` writes files. `draft` proposes a first schema.
 """
 
 import importlib
@@ -29,7 +29,7 @@ __all__ = [*exported_names(globals()), *_DRAFTS]
 
 
 def __getattr__(name: str) -> typing.Any:
-    """Import the names of drafts when they are first asked for: no release needs them."""
+    """Import the names of drafts at their first use. No release needs them."""
     if name in _DRAFTS:
         return getattr(importlib.import_module("missdp.table.draft"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,9 @@
-"""A cell of any container becomes one canonical text, and a flag whether it was a typed value.
+"""Canonical cells: each cell of any container as one text, with a flag for typed values.
 
 A typed value is a number, true or false, a date or a moment, in contrast to a cell of text. The
-flag decides what a text alone cannot: the number 1000 is no code ``"1e3"``, and true is no code
-``"true"``. Every cell is read by itself. The type of a column may choose a faster way to the same
-answer, never another answer.
+flag distinguishes cells with equal text: the number 1000 is not the code ``"1e3"``, and true is not
+the code ``"true"``. Every cell is read independently. The type of a column may select a faster way
+to an equal result, never a different result.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Status: TypeAlias = NDArray[np.int8]
-"""Of each cell 0 if it has a value, else a negative mark of why it has none."""
+"""Status of each cell: 0 for a value, else the negative mark of the reason for no value."""
 
 Cell: TypeAlias = tuple[str, bool]
-"""The canonical text of a cell, and whether the cell was a typed value."""
+"""The canonical text of a cell, and a flag for a typed value."""
 
 UNREADABLE: Final[Cell] = ("", True)
-LONGEST_BYTES: Final = 4 * LONGEST  # that the longest text takes at the most, in UTF-8
+LONGEST_BYTES: Final = 4 * LONGEST  # bytes of the longest text in UTF-8
 UNREAD: Final = b"\xff"
-"""Bytes that stand for a cell that is too long or of no type that is read: no text has them."""
+"""Bytes of a cell that is too long, or of an unsupported type. No text contains these bytes."""
 
-_LONGEST_BITS = 13_000  # of a whole number that is kept exactly: some 3,900 digits
+_LONGEST_BITS = 13_000  # bits of a whole number that stays exact, about 3,900 digits
 _FIRST_YEAR, _LAST_YEAR = dt.MINYEAR, dt.MAXYEAR
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _MOMENT = re.compile(rf"{_DAY.pattern}(?:T.*)?", re.ASCII)
@@ -49,12 +49,12 @@ _TRUTH: Final = ("false", "true")
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 
 
-def canonical(cell: Any) -> Cell | None:
-    """Return the canonical text of a cell, and whether it is typed; None if it is missing.
+def canonical_cell(cell: Any) -> Cell | None:
+    """Return the canonical form of a cell, or None if the cell is missing.
 
-    Text and bytes in UTF-8 are text. A moment is in ISO 8601, in UTC if it has a time zone, and
-    without its time if that is midnight and it has none. Text of more than 4,096 characters and
-    cells of other types are ``UNREADABLE``. Short bytes that are no text are their digits, typed.
+    Text and bytes in UTF-8 are text. A moment is in ISO 8601, and in UTC if it has a time zone. A
+    moment at midnight without a time zone has no time. Text of more than 4,096 characters and cells
+    of other types are ``UNREADABLE``. Short bytes that are not text become typed digits.
     """
     import pandas as pd
 
@@ -62,9 +62,9 @@ def canonical(cell: Any) -> Cell | None:
         return None
     try:
         for kinds, read in _READERS:
-            if isinstance(cell, kinds):  # which asks the cell for its class
+            if isinstance(cell, kinds):  # may run code of the cell, and raise
                 return read(cell)
-    except Exception:  # noqa: BLE001 - whatever a cell raises must not refuse the table
+    except Exception:  # noqa: BLE001 - no error of a cell may refuse the table
         return UNREADABLE
     return UNREADABLE
 
@@ -126,7 +126,7 @@ def _numpy_moment(cell: np.datetime64) -> Cell | None:
     return str(day if day == cell else cell.astype("datetime64[us]")), True
 
 
-# In this order: a bool is an int to Python, a moment is a date, NumPy's durations are integers.
+# The order matters: a bool is an int in Python, a moment is a date, NumPy's durations are integers.
 _READERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Cell | None]], ...] = (
     (str, _text),
     ((bool, np.bool_), lambda cell: (_TRUTH[bool(cell)], True)),
@@ -142,7 +142,7 @@ _READERS: tuple[tuple[type | tuple[type, ...], Callable[[Any], Cell | None]], ..
 
 
 def value_of(cell: Cell) -> str | float | bool | None:
-    """Return a text, a number, or true or false; a day is its text; None if it is unreadable."""
+    """Return the text, number or truth value of a cell. A day is its text. None: unreadable."""
     text, typed = cell
     if not typed:
         return text
@@ -153,7 +153,7 @@ def value_of(cell: Cell) -> str | float | bool | None:
 
 
 def is_moment(cell: Cell) -> bool:
-    """Whether a cell is a day, or a moment, by its type."""
+    """Return True if a cell is a day or a moment by its type."""
     return cell[1] and _MOMENT.fullmatch(cell[0]) is not None
 
 
@@ -170,16 +170,16 @@ def _mixed() -> pa.DataType:
 
 @cache
 def _native() -> Mapping[type, pa.DataType | None]:
-    """Return the types of Python whose cells Arrow takes over as they are; None: it finds which."""
+    """Return Arrow's types for types of Python. With None, Arrow infers its type."""
     import pyarrow as pa
 
-    known = {str: pa.large_string(), bytes: pa.large_binary(), bool: pa.bool_(), int: pa.int64()}
-    found: dict[type, pa.DataType | None] = {decimal.Decimal: None, dt.datetime: None}
-    return {**known, **found, float: pa.float64(), dt.date: pa.date32()}
+    inferred: dict[type, pa.DataType | None] = {decimal.Decimal: None, dt.datetime: None}
+    inferred |= {str: pa.large_string(), bytes: pa.large_binary(), bool: pa.bool_()}
+    return {**inferred, int: pa.int64(), float: pa.float64(), dt.date: pa.date32()}
 
 
-def in_arrow(data: Any) -> pa.Array:
-    """Return a column in Arrow's types. Python's objects keep their type if all have the same.
+def to_arrow_array(data: Any) -> pa.Array:
+    """Convert a column to an Arrow array. Objects of one type of Python keep their type.
 
     Objects of several types become canonical texts, each with its flag.
     """
@@ -190,49 +190,52 @@ def in_arrow(data: Any) -> pa.Array:
     if isinstance(data, pa.Array):
         return without_views(data)
     kinds = {*map(type, data)} - {type(None)}
-    kinds -= {float} if kinds == {str, float} else set()  # pandas has NaN beside text
+    kinds -= {float} if kinds == {str, float} else set()  # pandas mixes NaN with text
     if kinds == {dt.datetime} and len({c.tzinfo is None for c in data if c is not None}) > 1:
         kinds = set()
     if len(kinds) == 1 and (kind := kinds.pop()) in _native():
         with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
             return pa.array(data, _native()[kind], from_pandas=True)
-    return pa.array([*map(canonical, data)], _mixed()) if len(data) else pa.nulls(0)
+    return pa.array([*map(canonical_cell, data)], _mixed()) if len(data) else pa.nulls(0)
 
 
 def without_views(data: Any) -> Any:
-    """Return a column in a type of which Arrow can take some cells."""
+    """Return a column without view types, from which Arrow cannot take cells."""
     import pyarrow as pa
 
     others = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     return data.cast(others[data.type]) if data.type in others else data
 
 
-def distinct(data: pa.Array) -> tuple[list[Cell | None], NDArray[np.intp]]:
-    """Return distinct cells and, per row, which of them; the last one is missing, and is -1."""
+def unique_values(data: pa.Array) -> tuple[list[Cell | None], NDArray[np.intp]]:
+    """Return the distinct cells, the last of which is missing, and the index of each row's cell.
+
+    The index of a missing cell is -1.
+    """
     import pyarrow as pa
 
     if isinstance(data, pa.DictionaryArray):
         entries, rows = used_entries(data)
-        cells, inner = distinct(entries)
+        cells, inner = unique_values(entries)
         return cells, np.append(inner, -1)[rows]
     if is_of(data, "null"):
         return [None], np.full(len(data), -1)
     if data.type == _mixed():
         texts, typed = data.flatten()
-        found = texts.dictionary_encode()
-        listed = [(text, flag) for text in found.dictionary.to_pylist() for flag in (False, True)]
-        indices = 2 * _indices(found) + np.asarray(typed.fill_null(False))
+        encoded = texts.dictionary_encode()
+        listed = [(text, flag) for text in encoded.dictionary.to_pylist() for flag in (False, True)]
+        indices = 2 * _indices(encoded) + np.asarray(typed.fill_null(False))
         used, rows = _renumbered(indices, len(listed))
         return [*(listed[place] for place in used), None], rows
     try:
-        found = data.dictionary_encode()
+        encoded = data.dictionary_encode()
     except (pa.ArrowException, AttributeError):  # nested and extension types have no such kernel
-        return distinct(pa.array([*map(canonical, objects(data))], _mixed()))
-    return [*map(canonical, objects(found.dictionary)), None], _indices(found)
+        return unique_values(pa.array([*map(canonical_cell, objects(data))], _mixed()))
+    return [*map(canonical_cell, objects(encoded.dictionary)), None], _indices(encoded)
 
 
 def used_entries(data: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.intp]]:
-    """Return the entries of a dictionary that some row has and, per row, which; -1 is missing."""
+    """Return the entries of a dictionary that occur, and the index of each row. -1 is missing."""
     import pyarrow as pa
 
     used, rows = _renumbered(_indices(data), len(data.dictionary))
@@ -240,7 +243,7 @@ def used_entries(data: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.intp]]:
 
 
 def _renumbered(indices: NDArray[np.intp], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the indices that occur and, per row, the place among them; negative ones are -1."""
+    """Return the indices that occur, and the place of each row among them. Negative: -1."""
     indices = np.maximum(indices, -1)
     flags = np.zeros(size + 1, dtype=bool)
     flags[indices] = True
@@ -249,31 +252,31 @@ def _renumbered(indices: NDArray[np.intp], size: int) -> tuple[NDArray[np.intp],
 
 
 def _indices(data: pa.DictionaryArray) -> NDArray[np.intp]:
-    """Return which dictionary entry each row has; -1 is missing."""
+    """Return the index of the dictionary entry of each row. -1 is missing."""
     import pyarrow as pa
 
     return np.asarray(data.indices.cast(pa.int64()).fill_null(-1)).astype(np.intp, copy=False)
 
 
 def objects(data: pa.Array) -> Iterable[Any]:
-    """Return Arrow cells as Python objects; one that has no Python value is one of no type."""
+    """Return Arrow cells as Python objects. A cell without a Python value is a bare object."""
     import pyarrow as pa
 
     failures = (pa.ArrowException, ValueError, OverflowError, TypeError, ArithmeticError)
     with suppress(*failures):
         return list(data.to_pylist())
 
-    def each(scalar: pa.Scalar) -> Any:
+    def python_value(scalar: pa.Scalar) -> Any:
         try:
             return scalar.as_py()
         except failures:
             return object()
 
-    return map(each, data)
+    return map(python_value, data)
 
 
 def without_long_cells(data: pa.Array) -> pa.Array:
-    """Return a column of a file, with unreadable bytes in place of cells that are too long."""
+    """Return a column of a file. Unreadable bytes replace cells that are too long."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -291,7 +294,7 @@ def without_long_cells(data: pa.Array) -> pa.Array:
 
 
 def is_of(data: pa.Array, *names: str) -> bool:
-    """Whether cells have one of these types, as `pyarrow.types` calls them."""
+    """Return True if cells have a type with one of these names of `pyarrow.types`."""
     import pyarrow as pa
 
     return any(getattr(pa.types, f"is_{name}")(data.type) for name in names)
@@ -303,23 +306,24 @@ def is_of(data: pa.Array, *names: str) -> bool:
 def read_numbers(
     data: pa.Array, codes: Mapping[str, int] = {}, layout: Layout = PLAIN
 ) -> tuple[Floats, Status]:
-    """Return the nearest floating-point numbers, and the status of each cell.
+    """Read the numbers of a column, and the status of each cell.
 
     Parameters
     ----------
     data : Arrow array of shape (n_cells,)
+        Private.
     codes : mapping of str to int
         Status of texts that stand for a kind of missing.
     layout : Layout, optional
-        How numbers are written in text.
+        The format of numbers in text.
 
     Returns
     -------
     numbers : ndarray of shape (n_cells,)
-        NaN where there is no number.
+        The nearest floating-point numbers. NaN for a cell that is not a number.
     status : ndarray of shape (n_cells,)
-        0 for a number, the status of a code, ``OUTSIDE`` if a cell is not even written like a
-        number, ``MISSING`` if there is nothing.
+        0 for a number, the status of a code, ``OUTSIDE`` for a cell that is not a number, and
+        ``MISSING`` for an empty cell.
     """
     import pyarrow as pa
 
@@ -330,7 +334,7 @@ def read_numbers(
         values = _native_numbers(data)
         return values, status_of_numbers(values)
     if is_of(data, "decimal"):
-        # Through text: Arrow's own cast depends on the scale that all cells have in common.
+        # By way of text: Arrow's cast depends on the common scale of all cells.
         return _text_numbers(data.cast(pa.string()), {}, PLAIN)
     if is_of(data, *_TEXTS):
         return _text_numbers(data, codes, layout)
@@ -340,7 +344,7 @@ def read_numbers(
 def _text_numbers(
     data: pa.Array, codes: Mapping[str, int], layout: Layout
 ) -> tuple[Floats, Status]:
-    """Read texts that Arrow reads as Python would, and then all others."""
+    """Read simple texts with Arrow, which agrees with Python, and other texts with Python."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -350,7 +354,7 @@ def _text_numbers(
     if not is_of(data, "string", "large_string"):
         data = data.cast(pa.large_binary())
     easy = pc.match_substring_regex(data, pattern)
-    # Not null instead of NaN: before Arrow 24 that took wrong rows of slices.
+    # NaN, not null: before Arrow 24, null took wrong rows of slices.
     text = pc.if_else(easy, data, pa.scalar("nan").cast(data.type)).cast(pa.large_string())
     if not layout.plain:
         bare = pc.replace_substring(text, layout.thousands, "") if group else text
@@ -367,14 +371,14 @@ def _distinct_numbers(
     data: pa.Array, codes: Mapping[str, int], layout: Layout
 ) -> tuple[Floats, Status]:
     """Read each distinct cell once."""
-    cells, rows = distinct(data)
+    cells, rows = unique_values(data)
     numbers = [_number(cell, codes, layout) for cell in cells[:-1]]
     values = np.array([number for number, _ in numbers], dtype=np.float64)
     return _of_rows(values, np.array([mark for _, mark in numbers], dtype=np.int8), rows)
 
 
 def _number(cell: Cell | None, codes: Mapping[str, int], layout: Layout) -> tuple[float, int]:
-    """Return the number that a cell is, NaN if it is none, and its status."""
+    """Return the number of a cell, or NaN, and the status of the cell."""
     if cell is None:
         return math.nan, MISSING
     value, plain = value_of(cell), layout.plain or cell[1]
@@ -392,44 +396,48 @@ def _number(cell: Cell | None, codes: Mapping[str, int], layout: Layout) -> tupl
 
 
 def _native_numbers(data: pa.Array) -> Floats:
+    """Return a numeric Arrow array as floating-point numbers."""
     import pyarrow as pa
 
     if not pa.types.is_float16(data.type):
-        data = data.cast(pa.float64(), safe=False)  # whole numbers beyond 2**53: the nearest
+        data = data.cast(
+            pa.float64(), safe=False
+        )  # whole numbers from 2**53 on become the nearest float
     with np.errstate(invalid="ignore"):  # signalling NaN
-        # A copy: Arrow's memory belongs to the caller.
+        # This is a copy, since Arrow's memory belongs to the caller.
         return np.array(data.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def status_of_numbers(values: Floats) -> Status:
-    """Return the status of numbers: NaN is missing."""
+    """Return the status of numbers. NaN is missing."""
     return np.where(np.isnan(values), np.int8(MISSING), np.int8(0))
 
 
 def _of_rows(values: Floats, status: Status, rows: NDArray[np.integer]) -> tuple[Floats, Status]:
-    """Return the value and status of each row, by the number of its cell; -1 is missing."""
+    """Return the value and status of each row, by the index of its cell. -1 is missing."""
     return np.append(values, np.nan)[rows], np.append(status, np.int8(MISSING))[rows]
 
 
 def read_dates(
     data: pa.Array, attribute: Date, codes: Mapping[str, int] = {}
 ) -> tuple[Floats, Status]:
-    """Return the dates of a column as numbers, and the status of each cell.
+    """Read the dates of a column as numbers, and the status of each cell.
 
     Parameters
     ----------
     data : Arrow array of shape (n_cells,)
+        Private.
     attribute : Date
-        Says how dates are written in text, and in which unit they are counted.
+        The attribute, with the format of dates in text and their unit.
     codes : mapping of str to int
         Status of texts that stand for a kind of missing.
 
     Returns
     -------
     dates : ndarray of shape (n_cells,)
-        Units of the calendar since 1970. NaN where there is no date.
+        Units of the calendar since 1970. NaN for a cell that is not a date.
     status : ndarray of shape (n_cells,)
-        As `read_numbers` returns it.
+        The status, as in `read_numbers`.
     """
     import pyarrow as pa
 
@@ -438,14 +446,14 @@ def read_dates(
         return _of_rows(*read_dates(entries, attribute, codes), rows)
     if is_of(data, "timestamp", "date"):
         return _typed_dates(data, attribute, codes)
-    cells, rows = distinct(data)
-    known = [cell or ("", False) for cell in cells[:-1]]
-    texts = ["" if typed and text in _TRUTH else text.strip() for text, typed in known]
-    status = np.zeros(len(known), dtype=np.int8)
-    for place, (text, (_, typed)) in enumerate(zip(texts, known, strict=True)):
+    cells, rows = unique_values(data)
+    present = [cell or ("", False) for cell in cells[:-1]]
+    texts = ["" if typed and text in _TRUTH else text.strip() for text, typed in present]
+    status = np.zeros(len(present), dtype=np.int8)
+    for place, (text, (_, typed)) in enumerate(zip(texts, present, strict=True)):
         status[place] = codes.get(text, 0) if text else OUTSIDE if typed else MISSING
-    iso = np.array([is_moment(cell) for cell in known], dtype=bool)
-    values = np.full(len(known), np.nan)
+    iso = np.array([is_moment(cell) for cell in present], dtype=bool)
+    values = np.full(len(present), np.nan)
     for typed in (True, False):
         where = np.flatnonzero((status == 0) & (iso == typed))
         values[where], possible = attribute.read_texts([texts[i] for i in where], iso=typed)
@@ -457,14 +465,14 @@ def read_dates(
 def _typed_dates(
     data: pa.Array, attribute: Date, codes: Mapping[str, int]
 ) -> tuple[Floats, Status]:
-    """Read a column that has dates, or moments with or without a time zone, by its type."""
+    """Read a column with a type of dates, or of moments with or without a time zone."""
     import pyarrow as pa
 
     kind = data.type
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     unit = kind.unit if pa.types.is_timestamp(kind) else "D" if pa.types.is_date32(kind) else "ms"
-    whole = data.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-    moments = np.asarray(whole.fill_null(0)).astype(f"datetime64[{unit}]")
+    units = data.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    moments = np.asarray(units.fill_null(0)).astype(f"datetime64[{unit}]")
     years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
     far = (years < _FIRST_YEAR) | (years > _LAST_YEAR)
     status = np.where(far | (zoned != attribute.zoned), np.int8(OUTSIDE), np.int8(0))
@@ -472,9 +480,9 @@ def _typed_dates(
     for text, mark in codes.items():  # the canonical text of a cell may be a code
         with suppress(ValueError):
             code = dt.datetime.fromisoformat(text)
-            if canonical(code) == (text, True) and (code.tzinfo is not None) == zoned:
+            if canonical_cell(code) == (text, True) and (code.tzinfo is not None) == zoned:
                 same = moments == np.datetime64(code.replace(tzinfo=None))
                 status[same & (status != MISSING)] = mark
     near = np.where(status < 0, 0, moments.astype(np.int64)).astype(moments.dtype)
-    values = attribute.stepped(in_units(near, attribute.unit))
+    values = attribute.round_down(in_units(near, attribute.unit))
     return np.where(status < 0, np.nan, values), status

@@ -1,4 +1,4 @@
-"""For the curator: cells of a file that a schema loses without a word. Private.
+"""Report for the curator: cells of a file that a schema drops silently. Private.
 
 A release must not report lost cells. `missdp schema check` lists the columns for the curator.
 """
@@ -6,7 +6,7 @@ A release must not report lost cells. `missdp schema check` lists the columns fo
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from missdp.errors import DataError
 from missdp.schema import (
@@ -19,7 +19,7 @@ from missdp.schema import (
     Schema,
 )
 from missdp.schema.attributes import MISSING, OUTSIDE, read_number
-from missdp.table.cells import Cell, distinct, is_moment, read_numbers, value_of
+from missdp.table.cells import Cell, is_moment, read_numbers, unique_values, value_of
 from missdp.table.encode import Encoder
 from missdp.table.number_styles import number_style
 from missdp.table.rows import Rows
@@ -29,26 +29,28 @@ if TYPE_CHECKING:
 
 
 def lost_cells(rows: Rows, schema: Schema) -> dict[str, tuple[str, ...]]:
-    """Return the columns of which a schema loses cells without a word, by what is lost. Private.
+    """List the columns with cells that a schema drops silently, by kind of loss. Private.
 
     Parameters
     ----------
     rows : Rows
         The private rows.
     schema : Schema
+        The declared schema.
 
     Returns
     -------
     dict of str to tuple of str
         ``without_values``: no cell is in the declared domain, and no rule may fill the column.
         ``blank``: all cells are empty, or codes of missing cells. ``other_styles``: a cell looks
-        like a number that is not read as a number. ``unreadable``: a cell is neither text, nor a
-        number, nor true or false.
+        like a number in another format. ``unreadable``: a cell is neither text, nor a number, nor
+        true or false.
     """
-    filled, by, schema = schema.rule_set.rule_fillable, schema.weight, schema.stored
-    if by is not None:  # nor is a row refused for a weight that cannot be read
-        own = Numeric(name=by.column, lower=0, upper=by.upper, nullable=True, outside="clamp")
-        schema = replace(schema, attributes=(*schema.attributes, own), weight=None)
+    filled, weight, schema = schema.rule_set.rule_fillable, schema.weight, schema.input_columns
+    if weight is not None:  # unreadable weights are dropped silently, too
+        facts: dict[str, Any] = {"lower": 0, "upper": weight.upper, "outside": "clamp"}
+        column = Numeric(name=weight.column, nullable=True, **facts)
+        schema = replace(schema, attributes=(*schema.attributes, column), weight=None)
     bucketed = (OpenCategorical, ReleasedCategorical)
     closed = [a for a in schema if a.size and not isinstance(a, bucketed)]
     bare = [replace(a, nullable=True, outside="missing") for a in closed]
@@ -73,20 +75,20 @@ def lost_cells(rows: Rows, schema: Schema) -> dict[str, tuple[str, ...]]:
                     unreadable.add(name)
                 elif attribute.kind == "numeric" and isinstance(value, str):
                     text = value.strip()
-                    if read_number(text) is not None:  # in another way than the file declares
+                    if read_number(text) is not None:  # not in the format that the file declares
                         unreadable.add(name)
                     elif number_style([text], every=True):
                         styles.add(name)
-    ordered = (tuple(n for n in schema.names if n in found) for found in (styles, unreadable))
+    ordered = (tuple(n for n in schema.names if n in names) for names in (styles, unreadable))
     nothing = tuple(name for name in empty if name in blank and n_rows)
     without = tuple(n for n in empty if n_rows and n not in nothing)
-    names = ("without_values", "blank", "other_styles", "unreadable")
-    found = zip(names, (without, nothing, *ordered), strict=True)
-    return {name: columns for name, columns in found if columns}
+    kinds = ("without_values", "blank", "other_styles", "unreadable")
+    losses = zip(kinds, (without, nothing, *ordered), strict=True)
+    return {kind: columns for kind, columns in losses if columns}
 
 
 def _unread(column: pa.Array, attribute: AnyAttribute, file: Layout) -> list[Cell]:
-    """Return the distinct cells; of numbers and dates only those that are not read as such."""
+    """Return distinct cells. In numbers and dates, only cells that are not read as values."""
     import pyarrow as pa
 
     if isinstance(attribute, Numeric) and not isinstance(attribute, Date):
@@ -94,5 +96,5 @@ def _unread(column: pa.Array, attribute: AnyAttribute, file: Layout) -> list[Cel
         texts = {code.strip(): MISSING for code in codes if isinstance(code, str)}
         _, status = read_numbers(column, texts, file)
         column = column.filter(pa.array(status == OUTSIDE))
-    cells = (cell for cell in distinct(column)[0] if cell is not None)
+    cells = (cell for cell in unique_values(column)[0] if cell is not None)
     return [cell for cell in cells if not (isinstance(attribute, Date) and is_moment(cell))]

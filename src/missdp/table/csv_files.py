@@ -1,9 +1,9 @@
-"""CSV files, read by DuckDB with everything declared: nothing is guessed from rows.
+"""CSV files, read by DuckDB with all options declared. Nothing is guessed from rows.
 
-The header record, or the schema, says the names of the columns and what separates them. Quotes are
-double. Cells stay text, because the schema says how to read them. A file is read as a whole or
-refused. DuckDB installs and loads no extension, so it reads UTF-8 only: Python decodes a file in
-another encoding into a temporary copy, a chunk at a time.
+The header record, or the schema, has the names of the columns and the delimiter. Quotes are double
+quotes. Cells stay text, because the schema has their format. A file is read completely or refused.
+DuckDB installs and loads no extension, so it reads UTF-8 only. Python decodes a file in another
+encoding into a temporary copy, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ NO_EXTENSIONS: Final = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-"""Settings of DuckDB, by which it neither downloads nor loads code."""
+"""Settings that prevent DuckDB from downloading and loading code."""
 _DELIMITERS: Final = ",;\t|"
-_MAX_ROW_BYTES = 2**24  # longest row
-_THREAD_BYTES = 2**27  # memory that a thread of DuckDB takes for batches of rows, at the most
-_CHUNK_BYTES = 2**20  # also the longest header record
-BATCH_ROWS: Final = 32_768
+_MAX_ROW_BYTES = 2**24  # bytes of the longest row
+_THREAD_BYTES = 2**27  # largest memory of a thread of DuckDB for batches of rows, in bytes
+_CHUNK_BYTES = 2**20  # bytes of a chunk, and of the longest header record
+BATCH_ROWS: Final = 32_768  # rows of a batch
 _QUERY: Final = """
 SELECT {columns} FROM read_csv({path}, auto_detect = false, all_varchar = true, header = {header},
     delim = {delimiter}, quote = '"', escape = '"', columns = {names}, strict_mode = true,
@@ -52,7 +52,7 @@ SELECT {columns} FROM read_csv({path}, auto_detect = false, all_varchar = true, 
 
 @dataclass(frozen=True)
 class Header:
-    """The character between the fields of a CSV file, and the names of its columns."""
+    """The delimiter of a CSV file, and the names of its columns."""
 
     delimiter: str
     names: tuple[str, ...]
@@ -60,16 +60,16 @@ class Header:
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file.
+    """A CSV file, possibly compressed, with its declared layout.
 
     Parameters
     ----------
     path : Path
-        Its name, whose suffix says whether it is packed and whether tabs separate its fields.
+        The name of the file. Its suffix declares compression and tabs as delimiters.
     place : Path
-        Where its bytes are read, which may be an open file.
+        The path for reading, which may be an open file.
     layout : Layout, optional
-        How it is written.
+        The declared layout.
     """
 
     path: Path
@@ -86,31 +86,33 @@ class CsvFile:
 
     @cached_property
     def header(self) -> Header:
-        """The delimiter and the names; of several delimiters that which makes most names."""
+        """The delimiter and the names. The delimiter that makes the most names is taken."""
         tabs = self.path.suffix.lower() == ".tsv"
         if self.layout.header:
             return Header("\t" if tabs else self.layout.delimiter, self.layout.header)
         text = next(self.in_utf8(), b"").decode("utf-8-sig", "surrogateescape")
-        found: list[Header] = []
+        headers: list[Header] = []
         for delimiter in "\t" if tabs else _DELIMITERS:
-            with contextlib.suppress(csv.Error, StopIteration):  # a quote is open, or goes on
+            with contextlib.suppress(
+                csv.Error, StopIteration
+            ):  # a quote is not closed, or text follows it
                 lines = io.StringIO(text, newline="")
                 record = next(csv.reader(lines, delimiter=delimiter, strict=True))
-                found.append(Header(delimiter, tuple(record)))
-        header = max(found, key=lambda one: len(one.names), default=Header("", ()))
+                headers.append(Header(delimiter, tuple(record)))
+        header = max(headers, key=lambda header: len(header.names), default=Header("", ()))
         if not header.names:
             raise csv.Error("no header line")
-        "".join(header.names).encode("utf-8")  # only here: other text that is not UTF-8 is no name
+        "".join(header.names).encode("utf-8")  # fails for a name that is not UTF-8
         if any(name.lstrip() != name and name.lstrip().startswith('"') for name in header.names):
-            raise csv.Error("a quote behind a blank: DuckDB would take it to begin a cell")
+            raise csv.Error("a quote after a blank: DuckDB would start a cell there")
         return header
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns as text, a batch of rows at a time; empty fields are null.
+        """Yield the named columns as text, a batch of rows at a time. Empty fields are null.
 
-        DuckDB reads quickly in parallel, and refuses a quote that is never closed. But it may
-        refuse a cell in quotes at the end of a buffer, so that the rows before it decide. A file
-        that is refused is thus read again from buffer to buffer, if all its quotes are closed.
+        DuckDB reads fast in parallel, and refuses a quote that is never closed. It may also refuse
+        a cell in quotes at the end of a buffer, depending on the rows before it. A refused file is
+        therefore read again without parallel buffers, if all its quotes are closed.
 
         Parameters
         ----------
@@ -120,7 +122,7 @@ class CsvFile:
         Yields
         ------
         pyarrow.RecordBatch
-            Private. DuckDB's errors quote cells: the caller replaces them.
+            Private. DuckDB's errors quote cells, so the caller must replace them.
 
         Raises
         ------
@@ -146,7 +148,7 @@ class CsvFile:
             done = max(0, done - batch.num_rows)
 
     def _closes_quotes(self) -> bool:
-        """Whether no quote is open at the end of a file; Python takes long to tell."""
+        """Return True if all quotes of the file are closed. Python reads the file slowly."""
         end, record = "\0end of the file", list[str]()
         limit = csv.field_size_limit(_MAX_ROW_BYTES)
         try:
@@ -181,7 +183,7 @@ class CsvFile:
                 yield batch.rename_columns(list(names))
 
     def in_utf8(self) -> Iterator[bytes]:
-        """Yield the bytes of the file in UTF-8, a chunk at a time; a file in UTF-8 as it is."""
+        """Yield the bytes of the file in UTF-8, a chunk at a time."""
         utf8 = self.layout.is_utf8
         decoder = None if utf8 else codecs.getincrementaldecoder(self.layout.encoding)()
         with self.opened() as file:
@@ -192,7 +194,7 @@ class CsvFile:
 
     @contextlib.contextmanager
     def _for_duckdb(self) -> Iterator[str]:
-        """Yield where DuckDB reads: a copy in UTF-8, without a name, if it has to be decoded."""
+        """Yield the path that DuckDB reads. A file in another encoding is copied in UTF-8."""
         if self.layout.is_utf8:
             yield _as_glob(self.place)
             return
@@ -215,7 +217,7 @@ class CsvFile:
         return lines
 
     def undecodable_line(self) -> int | None:
-        """Return the number of the first line that cannot be decoded; None if all can."""
+        """Return the number of the first line that cannot be decoded, or None."""
         decoder, lines = codecs.getincrementaldecoder(self.layout.encoding)(), 1
         with self.opened() as file:
             chunk = None
@@ -239,9 +241,10 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _writing() -> replacing:
+    """Replace errors of writing the temporary copy."""
     why = (
         "a file in another encoding than UTF-8 is decoded into a temporary file, which cannot be "
-        "written. Make room in the folder that TMPDIR names, or convert the file to UTF-8"
+        "written. Free space in the folder of TMPDIR, or convert the file to UTF-8."
     )
     return replacing(OSError, by=DataError(why))
 
@@ -256,9 +259,10 @@ def _lines_before(decoder: codecs.IncrementalDecoder, chunk: bytes) -> int:
 
 
 def _as_glob(path: Path) -> str:
-    """Return the pattern of DuckDB that a file of this machine alone has."""
+    """Return the pattern of DuckDB that matches one local file only."""
     return re.sub(r"[\[*?]", lambda match: f"[{match[0]}]", os.path.abspath(path))
 
 
 def _literal(text: str) -> str:
+    """Return a text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,7 +1,6 @@
-"""Integer codes become cells again, in a type that depends on their attribute alone.
+"""Decoding: integer codes become cells, in a type that depends on their attribute alone.
 
-A cell without a value is written as null, or as a code that its attribute declares for the kind of
-missing that it is.
+A cell without a value is written as null, or as a declared code of its kind of missing.
 """
 
 from __future__ import annotations
@@ -15,61 +14,65 @@ from missdp.errors import DataError, ParameterError
 from missdp.schema import AnyAttribute, Numeric
 from missdp.schema.attributes import KIND_MARKS, Kind, LevelReader, number_text
 from missdp.schema.dates import ORIGINS, Date, DateTime
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.types import Flags, Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: How a cell without a value is written.
+#: Output of a cell without a value: null, or the code of its kind of missing.
 MissingForm: TypeAlias = Literal["nulls", "codes"]
 _Code: TypeAlias = str | float
 
 
-#: How a cell with a level is written.
+#: Output of a cell with a level: the level, or its label.
 Values: TypeAlias = Literal["codes", "labels"]
 
 
-def check_missing_form(holes: str, values: str = "codes") -> None:
-    """Refuse what is no way to write cells, without a value or with one."""
-    if holes not in ("nulls", "codes"):
-        raise ParameterError(f"holes must be 'nulls' or 'codes', not {holes!r}")
+def check_missing_form(missing_as: str, values: str = "codes") -> None:
+    """Raise ParameterError for an unknown form of missing cells or of levels."""
+    if missing_as not in ("nulls", "codes"):
+        raise ParameterError(f"missing_as must be 'nulls' or 'codes', not {missing_as!r}")
     if values not in ("codes", "labels"):
         raise ParameterError(f"values must be 'codes' or 'labels', not {values!r}")
 
 
 def _codes_to_write(attribute: AnyAttribute) -> dict[Kind, _Code]:
-    """Return what each kind is written as: its first code that is read as that kind, else null."""
-    given = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
-    if not any(given.values()):
+    """Return the first code of each kind of missing that is read back as this kind."""
+    declared = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
+    if not any(declared.values()):
         return {}
-    reader = None if isinstance(attribute, Numeric) else LevelReader(attribute.levels, given)
-    found: dict[Kind, _Code] = {}
-    for kind, codes in given.items():
+    reader = None if isinstance(attribute, Numeric) else LevelReader(attribute.levels, declared)
+    codes_by_kind: dict[Kind, _Code] = {}
+    for kind, codes in declared.items():
         for code in codes:
             blank = isinstance(code, str) and not code.strip()
             if blank if reader is None else reader.read(code) != KIND_MARKS[kind]:
                 continue
-            found[kind] = code.strip() if isinstance(code, str) else code
+            codes_by_kind[kind] = code.strip() if isinstance(code, str) else code
             break
-    return found
+    return codes_by_kind
 
 
 def decode(
     attribute: AnyAttribute,
-    column: Column,
+    column: CodedColumn,
     *,
-    holes: MissingForm = "nulls",
+    missing_as: MissingForm = "nulls",
     values: Values = "codes",
 ) -> pa.Array:
-    """Return the cells of a column in a type that depends on the attribute alone.
+    """Decode a column to cells, in a type that depends on the attribute alone.
 
     Parameters
     ----------
     attribute : AnyAttribute
-    column : Column
-    holes, values : str, optional
-        As in :meth:`Table.to_arrow`.
+        Public.
+    column : CodedColumn
+        Private, unless the table is synthetic.
+    missing_as : {"nulls", "codes"}, default "nulls"
+        Output of cells without a value, as in :meth:`Table.to_arrow`.
+    values : {"codes", "labels"}, default "codes"
+        Output of levels, as in :meth:`Table.to_arrow`.
 
     Returns
     -------
@@ -79,24 +82,24 @@ def decode(
     import pyarrow.compute as pc
 
     cells = _values(attribute, column, values)
-    written = _codes_to_write(attribute) if holes == "codes" else {}
-    if not written:
+    codes = _codes_to_write(attribute) if missing_as == "codes" else {}
+    if not codes:
         return cells
-    each = _in_one_type([written.get(kind) for kind in attribute.kinds], cells.type)
+    fills = _in_one_type([codes.get(kind) for kind in attribute.kinds], cells.type)
     place = column.codes.astype(np.int64) - attribute.size
-    fillers = each.take(pa.array(np.maximum(place, 0), mask=place < 0))
-    return pc.coalesce(pc.cast(cells, each.type), fillers)
+    fillers = fills.take(pa.array(np.maximum(place, 0), mask=place < 0))
+    return pc.coalesce(pc.cast(cells, fills.type), fillers)
 
 
-def _values(attribute: AnyAttribute, column: Column, values: Values) -> pa.Array:
-    """Return the cells with null for every one that has no value."""
+def _values(attribute: AnyAttribute, column: CodedColumn, values: Values) -> pa.Array:
+    """Return the cells, with null for cells without a value."""
     import pyarrow as pa
 
     missing = column.codes >= attribute.size
     if isinstance(attribute, Numeric):
         if column.values is None:
             raise DataError(
-                f"attribute {attribute.name!r} has bins only; draw values with with_values() first"
+                f"attribute {attribute.name!r} has bins only. Draw values with with_values() first."
             )
         if isinstance(attribute, Date):
             return _dates(attribute, column.values, missing)
@@ -110,16 +113,18 @@ def _values(attribute: AnyAttribute, column: Column, values: Values) -> pa.Array
 
 
 def _in_one_type(codes: Sequence[_Code | None], plain: pa.DataType) -> pa.Array:
-    """Return codes in the type that holds them and values of a plain type."""
+    """Return codes in a type that holds the codes and the values of a plain type."""
     import pyarrow as pa
 
-    known = [code for code in codes if code is not None]
-    numbers = [code for code in known if not isinstance(code, str)]
-    if len(numbers) < len(known) or not (pa.types.is_integer(plain) or pa.types.is_floating(plain)):
+    present = [code for code in codes if code is not None]
+    numbers = [code for code in present if not isinstance(code, str)]
+    if len(numbers) < len(present) or not (
+        pa.types.is_integer(plain) or pa.types.is_floating(plain)
+    ):
         texts = [c if c is None or isinstance(c, str) else number_text(float(c)) for c in codes]
         return pa.array(texts, pa.string())
-    whole = all(float(number).is_integer() for number in numbers)
-    return pa.array(codes, pa.float64()).cast(plain if whole else pa.float64())
+    are_integers = all(float(number).is_integer() for number in numbers)
+    return pa.array(codes, pa.float64()).cast(plain if are_integers else pa.float64())
 
 
 def _dates(attribute: Date, values: Floats, missing: Flags) -> pa.Array:
@@ -136,8 +141,8 @@ def _dates(attribute: Date, values: Floats, missing: Flags) -> pa.Array:
     different, rows = np.unique(values, return_inverse=True)
     cells = attribute.in_text.write(different, attribute.unit)
     if attribute.format in ORIGINS:
-        whole = attribute.in_text.is_integer(attribute.unit)
-        kind = pa.int64() if whole else pa.float64()
+        is_integer = attribute.in_text.is_integer(attribute.unit)
+        kind = pa.int64() if is_integer else pa.float64()
     else:
         kind = pa.string()
     return pa.array(cells, type=kind).take(pa.array(rows, mask=missing))

@@ -1,8 +1,9 @@
 """Distinct cells of private rows, counted by DuckDB, for drafts of schemas.
 
-The rows are copied into a table of DuckDB, of each column its numbers and its texts. ``SUMMARIZE``
-says about how many distinct cells there are. A column with very many of them keeps the lowest and
-the highest, the most frequent, and an even sample of the others.
+The rows are copied into a table of DuckDB, with a column of numbers and a column of texts for each
+column. ``SUMMARIZE`` estimates the number of distinct cells. From a column with many distinct
+cells, the lowest, the highest and the most frequent cells are taken, with an even sample of the
+others.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import numpy as np
 from missdp.errors import DataError, replacing
 from missdp.schema import Layout
 from missdp.schema.attributes import LONGEST, MISSING, number_text
-from missdp.table.cells import Cell, distinct, is_moment, is_of, read_numbers, value_of
+from missdp.table.cells import Cell, is_moment, is_of, read_numbers, unique_values, value_of
 from missdp.table.csv_files import NO_EXTENSIONS
-from missdp.table.memory import memory_in_force
+from missdp.table.memory import current_memory_limit
 from missdp.table.missing_codes import Proposed, text_codes
 from missdp.table.rows import Rows
 from missdp.types import Flags, Floats, Ints
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-MAX_CELLS = 100_000  # distinct cells of a column that a draft looks at, about
-_END_CELLS = 200  # lowest cells that a sample keeps, and as many highest ones
-_FREQUENT_CELLS = 2000  # most frequent cells that a sample keeps
-_MEMORY_SHARE: Final = 5  # DuckDB may take one fifth of the limit of memory
+MAX_CELLS = 100_000  # approximate largest number of distinct cells of a column in a draft
+_END_CELLS = 200  # lowest cells of a sample, and highest cells
+_FREQUENT_CELLS = 2000  # most frequent cells of a sample
+_MEMORY_SHARE: Final = 5  # divisor of the limit of memory, for DuckDB
 _SAMPLE: Final = """
 WITH counted AS (
     SELECT {0}, count(*) AS rows, coalesce({1}, TRY_CAST({2} AS DOUBLE)) AS value
@@ -51,26 +52,26 @@ SELECT {0}, rows FROM counted, ends WHERE hash({0}) % {5} = 0 OR rows > often
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistinctCells:
-    """Distinct cells of one column that have a value, without blanks around them. Private.
+    """Distinct cells of one column with a value, without surrounding blanks. Private.
 
     Parameters
     ----------
     cells : Arrow array of shape (n_cells,)
         Texts, or numbers if the column has no text.
     numbers : ndarray of shape (n_cells,)
-        The number that each cell is, NaN for other texts.
+        The number of each cell, NaN for other texts.
     counts : ndarray of shape (n_cells,)
         Number of rows of each cell.
     rows : int, default 0
         Number of rows of the table.
     missing : bool, default False
-        Whether some row has no value.
+        True if some row has no value.
     unreadable : bool, default False
-        Whether some cell is neither short text, nor a number, nor true or false.
+        True if some cell is neither short text, nor a number, nor true or false.
     typed : bool, default False
-        Whether some cells are not texts or numbers, but dates, say. A draft is tried on the rows.
+        True if some cells have another type, such as dates. A draft is then tested on all rows.
     sampled : bool, default False
-        Whether cells are left out, since there are too many. A draft is tried on the rows, too.
+        True if only a sample of the cells is listed. A draft is then tested on all rows.
     """
 
     cells: pa.Array
@@ -103,7 +104,7 @@ class DistinctCells:
 
     @property
     def in_text(self) -> bool:
-        """Whether the cells are texts."""
+        """True if the cells are texts."""
         return bool(self.cells.type == "string")
 
     def where(self, flags: Flags) -> DistinctCells:
@@ -114,13 +115,13 @@ class DistinctCells:
         return replace(self, cells=cells, numbers=self.numbers[flags], counts=self.counts[flags])
 
     def without(self, codes: Proposed) -> DistinctCells:
-        """Return the cells that are no codes of missing cells."""
+        """Return the cells that are not codes of missing cells."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         if not codes:
             return self
-        listed = [code for given in codes.values() for code in given]
+        listed = [code for kind_codes in codes.values() for code in kind_codes]
         coded = np.isin(self.numbers, [code for code in listed if not isinstance(code, str)])
         if self.in_text:
             texts = [code.strip() for code in listed if isinstance(code, str)]
@@ -139,7 +140,7 @@ class DistinctCells:
 
 
 def distinct_cells(rows: Rows, names: tuple[str, ...]) -> dict[str, DistinctCells]:
-    """Return the distinct cells of columns; none of a table without rows."""
+    """Return the distinct cells of columns. The result is empty for a table without rows."""
     import duckdb
 
     failed = DataError("the rows cannot be summarized: there is too little memory or disk space")
@@ -149,22 +150,23 @@ def distinct_cells(rows: Rows, names: tuple[str, ...]) -> dict[str, DistinctCell
             return {}
         query = "SELECT column_name, approx_unique FROM (SUMMARIZE cells)"
         sizes = dict(connection.execute(query).fetchall())
-        found = (
-            _counted(connection, k, sizes[f"n{k}"] + sizes[f"t{k}"]) for k in range(len(names))
-        )
+        n_cells = (sizes[f"n{k}"] + sizes[f"t{k}"] for k in range(len(names)))
+        counted = (_counted(connection, k, n) for k, n in enumerate(n_cells))
         return {
             name: replace(cells, rows=total, unreadable=name in unreadable, typed=name in typed)
-            for name, cells in zip(names, found, strict=True)
+            for name, cells in zip(names, counted, strict=True)
         }
 
 
 @contextlib.contextmanager
 def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection to an empty database with a limit of memory."""
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
-        room = f"{memory_in_force() // _MEMORY_SHARE // 10**6}MB"
-        settings: dict[str, Any] = {**NO_EXTENSIONS, "temp_directory": folder, "memory_limit": room}
+        memory = f"{current_memory_limit() // _MEMORY_SHARE // 10**6}MB"
+        limits = {"temp_directory": folder, "memory_limit": memory}
+        settings: dict[str, Any] = {**NO_EXTENSIONS, **limits}
         with duckdb.connect(config=settings) as connection:
             yield connection
 
@@ -172,7 +174,7 @@ def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
 def _load(
     connection: duckdb.DuckDBPyConnection, rows: Rows, names: tuple[str, ...]
 ) -> tuple[int, set[str], set[str]]:
-    """Copy rows; return their number, and the columns with cells of no type and of other types."""
+    """Copy rows. Return their number, the columns with unreadable cells, and with typed cells."""
     import pyarrow as pa
 
     columns = ", ".join(f"n{k} DOUBLE, t{k} VARCHAR" for k in range(len(names)))
@@ -205,7 +207,7 @@ def _texts(cells: pa.Array) -> pa.Array | None:
 
     kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     if cells.type in kinds:
-        with contextlib.suppress(pa.ArrowInvalid):  # which is not UTF-8
+        with contextlib.suppress(pa.ArrowInvalid):  # bytes that are not UTF-8
             texts = pc.utf8_trim_whitespace(cells.cast(pa.string()))
             if (pc.max(pc.binary_length(texts)).as_py() or 0) <= LONGEST:
                 return texts
@@ -213,21 +215,22 @@ def _texts(cells: pa.Array) -> pa.Array | None:
 
 
 def _canonical_texts(cells: pa.Array) -> tuple[pa.Array, bool]:
-    """Return the texts that cells are read as, and whether all can be read."""
+    """Return the canonical texts of cells, and a flag that is true if all cells are readable."""
     import pyarrow as pa
 
-    known, rows = distinct(cells)
-    texts = [None if cell is None or not _is_readable(cell) else cell[0].strip() for cell in known]
-    readable = all(map(_is_readable, filter(None, known)))
+    distinct, rows = unique_values(cells)
+    texts = [cell[0].strip() if cell and _is_readable(cell) else None for cell in distinct]
+    readable = all(map(_is_readable, filter(None, distinct)))
     return pa.array(texts, pa.string()).take(pa.array(rows % len(texts))), readable
 
 
 def _is_readable(cell: Cell) -> bool:
+    """Return True if a cell is text, a number, true or false, or a date."""
     return value_of(cell) is not None or is_moment(cell)
 
 
 def _counted(connection: duckdb.DuckDBPyConnection, place: int, size: int) -> DistinctCells:
-    """Return the distinct cells of a column with about so many of them."""
+    """Return the distinct cells of the column at ``place``, with about ``size`` distinct cells."""
     import pyarrow as pa
 
     number, text = f"n{place}", f"t{place}"
@@ -245,7 +248,7 @@ def _counted(connection: duckdb.DuckDBPyConnection, place: int, size: int) -> Di
             texts = pa.array([number_text(x) if t is None and x == x else t for t, x in pairs])
         cells = texts
         values, marks = read_numbers(cells)
-    known = marks != MISSING
-    missing = not known.all()
+    present = marks != MISSING
+    missing = not present.all()
     rows = np.asarray(counts, np.int64)
-    return DistinctCells(cells, values, rows, missing=missing, sampled=sampled).where(known)
+    return DistinctCells(cells, values, rows, missing=missing, sampled=sampled).where(present)

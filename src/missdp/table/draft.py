@@ -1,9 +1,9 @@
-"""Drafts of schemas, from private columns, for their curator to complete.
+"""Drafts of schemas from private columns, for the curator to complete.
 
-Names come from the table's own header; levels and bounds come from the private cells, so each is
-marked as not yet declared public. A release refuses such a schema. Once the marks are accepted, it
-reads every column of the table: those that have no list of levels and no bounds are open, keys, or
-ignored.
+Names come from the header of the table. Levels and bounds come from the private cells, so each of
+them is marked as not yet declared public. A release refuses a schema with marks. If the marks are
+accepted, the draft reads every column. Columns without a list of levels and without bounds are
+open, keys, or ignored.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from missdp.table.draft_guesses import (
     date_facts,
     differences,
     identifies,
-    in_order,
     is_key_name,
     is_weight_name,
     other_format,
+    usual_order,
 )
 from missdp.table.encode import Encoder
 from missdp.table.missing_codes import Proposed, number_codes, text_codes
@@ -52,76 +52,79 @@ from missdp.table.packages import Described
 from missdp.table.rows import Rows
 from missdp.types import Floats
 
-_MAX_DRAFT_LEVELS = 100
-_OTHER: Final = OpenCategorical.other  # the name of the bucket that no cell decides
-_FEWEST = 10  # distinct numbers, whose step tells something
-_MOST_DIGITS = 4  # behind the point, of a step
-_WHOLE_STEPS = (1000.0, 100.0, 10.0)  # that whole numbers are rounded to
-_STYLED = 300  # distinct texts of a column that decide whether it looks like dates or numbers
+_MAX_DRAFT_LEVELS = 100  # levels that a draft lists
+_OTHER: Final = OpenCategorical.other  # default name of the bucket, which depends on no cell
+_MIN_NUMBERS = 10  # distinct numbers, from which on a step is proposed
+_MAX_DECIMALS = 4  # decimals of a step
+_INTEGER_STEPS = (1000.0, 100.0, 10.0)  # proposed steps of whole numbers
+_STYLED = 300  # distinct texts of a column that are compared with formats
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
 _RULES = """
-# Rules are public facts about single rows. None is ever guessed from the rows; one looks like this:
+# Rules are public facts about single rows. No rule is ever guessed from the rows. An example:
 # [[rule]]
 # not_applicable = ["hours"]
 # unless = "employed = 'yes'"
 """
 
 _NUMBERS: Final = (
-    "this reads numbers; write the bounds that are publicly known",
+    "this block reads numbers. Write the bounds that are publicly known",
     {"kind": "numeric", "lower": 0, "upper": 100, "nullable": True},
 )
 _YEARS: Final = (
-    "this reads years",
+    "this block reads years",
     {"kind": "numeric", "lower": 1900, "upper": 2100, "integer": True, "nullable": True},
 )
 _DIGITS: Final = (
-    "this reads the first digit, if each cell is cut to it by itself",
+    "this block reads the first digit, if each cell is shortened to it separately",
     {"kind": "categorical", "levels": list("0123456789"), "nullable": True},
 )
 _FRESH: Final = "It is never read, and fresh keys are written in its place."
-_IGNORED: Final = "It is never read, and not written. Other software may prepare it, cell by cell."
+_IGNORED: Final = "It is never read or written. Other software may prepare it, cell by cell."
 _UNIT: Final = (
-    "To protect all rows of one together, write [unit] and, below it, column = and its name, and "
-    "max_rows = 5 or the like, above the first [[attribute]], and delete this block."
+    "To protect all rows of a unit together, write [unit] above the first [[attribute]] and, below "
+    "it, column = with the name of this column, and max_rows = 5, for example. Then delete this "
+    "block."
 )
 _WEIGHT: Final = (
-    "If this says how many people a row stands for: drop the block, and write [weight] and, "
-    "below it, column = and its name, and upper = with the largest that counts, a public fact, "
-    "above the first [[attribute]]."
+    "If this column has survey weights, delete the block, write [weight] above the first "
+    "[[attribute]] and, below it, column = with the name of this column, and upper = with the "
+    "largest weight that counts, a public fact."
 )
 _OPEN: Final = (
-    f"More than {_MAX_DRAFT_LEVELS} values, some in several rows: a fit finds the frequent ones "
-    "privately. Write a public list of levels if there is one."
+    f"More than {_MAX_DRAFT_LEVELS} values, some in several rows: a fit releases the frequent "
+    "values privately. Write a public list of levels if there is one."
 )
-_ALONE: Final = (
-    "No other column can be modelled, and a schema needs one: a fit finds the frequent values "
-    "privately."
+_ONLY_COLUMN: Final = (
+    "No other column can be modelled, and a schema needs an attribute: a fit releases the frequent "
+    "values privately."
 )
-_CODES_ALONE: Final = "Only codes of missing cells occur, and no value: no synthetic row has one."
-_FEW: Final = "Few numbers occur: if no others can, list those that can as spikes."
+_ONLY_CODES: Final = "Only codes of missing cells occur, so no synthetic row has a value."
+_FEW: Final = (
+    "Few numbers occur: if no other numbers are possible, list the possible ones as spikes."
+)
 _CENTURIES: Final = ("1900-01-01", "2099-12-31")
 
 
 _STAY = """\
-{later!r} is never before {earlier!r} in these rows. This models what lies between; both stay
+{later!r} is never before {earlier!r} in these rows. This block models their difference. Both stay
 declared, and one is computed from the other:
 """
 
 
 class _Note(NamedTuple):
-    """Why the block of a column is hardly the right one, and what may stand in its place."""
+    """A doubt about the block of a column, with the facts of another block."""
 
     why: str
     advice: str
     facts: Mapping[str, Any]
 
     def text(self, name: str, codes: Mapping[str, Any]) -> str:
-        """Return a comment, whose block is valid once it is uncommented.
+        """Return a comment with a block, which is valid once it is uncommented.
 
         The codes were read from private cells, so the block marks them.
         """
         block = "[[attribute]]\n" + tomli_w.dumps({"name": name, **self.facts, **codes})
-        if codes:  # in one line, which a person can delete whole
+        if codes:  # one line, which is easy to delete
             block += f"undeclared = {json.dumps([*codes])}\n"
         return _commented(
             f"column {name!r} {self.why}. In place of its block above, {self.advice}:\n{block}"
@@ -129,46 +132,45 @@ class _Note(NamedTuple):
 
 
 class _Unread(NamedTuple):
-    """Why a column is never read, and of which kind its block is."""
+    """A column that is never read: the reason, and the kind of its block."""
 
     why: str
     kind: Literal["key", "ignore"] = "ignore"
     advice: str = _IGNORED
-    doubtful: bool = False  # whether its cells may be dates or numbers in another spelling
+    doubtful: bool = False  # True if its cells may be dates or numbers in another format
 
 
 _IDENTIFIERS: Final = {
-    "row": _Unread("has a value of its own in every row: it looks like a key", "key", _FRESH),
+    "row": _Unread("has a different value in every row: it looks like a key", "key", _FRESH),
     "unit": _Unread(
-        "has values that come several times: it looks like whose rows they are",
-        "key",
-        f"{_FRESH} {_UNIT}",
+        "has repeated values: it looks like an identifier of units", "key", f"{_FRESH} {_UNIT}"
     ),
 }
 _NO_TEXT: Final = _Unread("has cells that are neither short text in UTF-8, numbers nor true/false")
 
 
 def _commented(text: str) -> str:
+    """Return a text as comments of a TOML file."""
     return "\n" + "".join(f"# {line}\n" for line in text.strip().split("\n"))
 
 
 @dataclass(frozen=True, repr=False)
 class Draft:
-    """A schema that a person must complete; private until that is done.
+    """A draft of a schema, which a person must complete. Private until then.
 
     Parameters
     ----------
     facts : Schema
-        Facts that were guessed from the cells, each marked ``undeclared``.
+        The proposed facts. Each fact from cells is marked ``undeclared``.
     unread : mapping of str to str
-        Columns that are keys or ignored, and why. The draft marks them ``undeclared``.
+        Columns that are keys or ignored, with the reasons. The draft marks them ``undeclared``.
     doubts : mapping of str to str, optional
-        Columns that were drafted with levels or ignored, although they look like dates, or like
-        numbers in a spelling that is not read as numbers.
+        Columns with levels, or ignored columns, that look like dates or like numbers in another
+        format.
     notes : str, optional
-        What the file says of all these, with blocks to be uncommented.
+        Comments about these columns, with blocks to be uncommented.
     reasons : mapping of str to str, optional
-        Why columns were drafted as they are, in a line each.
+        The reason for the draft of each column, in a line.
     """
 
     facts: Schema
@@ -178,27 +180,27 @@ class Draft:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def to_toml(self, path: str | Path) -> None:
-        """Write the draft, whole or not at all."""
+        """Write the draft to a TOML file, completely or not at all."""
         lines = {name: (reason,) for name, reason in self.reasons.items()}
         self.facts.to_toml(path, comments=lines, notes=_RULES + self.notes)
 
 
 def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") -> Draft:
-    """Return a draft that reads every column, or says why a column is left unread.
+    """Draft a schema that reads every column, with reasons for columns that stay unread.
 
     Parameters
     ----------
     data : frame, DuckDB relation, Rows, str, Path, dict or list
         The private rows, as :meth:`Table.read` takes them.
     header : bool, default True
-        Whether the first line of a text file names its columns.
+        True if the first line of a text file names its columns.
     encoding : str, default "utf-8"
-        The encoding of a text file, as of :class:`Layout`.
+        The encoding of a text file, as in :class:`Layout`.
 
     Returns
     -------
     Draft
-        Private, until a person has completed it.
+        Private until a person has completed it.
 
     Raises
     ------
@@ -220,7 +222,7 @@ def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") ->
         raise DataError("the data has no columns to draft a schema from")
     rows.check(names)
     if any(not name or _NOT_TEXT.search(name) for name in names):
-        raise DataError("the name of a column is empty or no text that a file can hold: rename it")
+        raise DataError("the name of a column is empty or not valid text. Rename the column.")
     columns = distinct_cells(rows, names)
     if not columns:
         raise DataError("the data has no rows to draft a schema from, only the names of columns")
@@ -242,13 +244,13 @@ def _draft_of(
     spelled: tuple[str, ...],
     notes: str,
 ) -> Draft:
-    """Return the draft of columns, of which each has a block by now."""
+    """Return the draft of columns with chosen blocks."""
     attributes = tuple(a for a in chosen.values() if not isinstance(a, _Unread))
     unread = {name: a for name, a in chosen.items() if isinstance(a, _Unread)}
     doubts = {n: note for n, a in chosen.items() if (note := _doubt(a, columns[n]))}
     read = {a.name: _reason(a, columns[a.name]) for a in attributes}
     read |= {n: f"Numbers in text as [file] declares. {read[n]}" for n in spelled if n in read}
-    left = {name: f"This column {a.why}. {a.advice}" for name, a in unread.items()}
+    reasons = read | {name: f"This column {a.why}. {a.advice}" for name, a in unread.items()}
     codes = {name: _code_facts(columns[name].word_codes) for name in doubts}
     keys = tuple(name for name, a in unread.items() if a.kind == "key")
     ignored = tuple(name for name, a in unread.items() if a.kind == "ignore")
@@ -259,12 +261,12 @@ def _draft_of(
         {name: f"column {name!r} {a.why}" for name, a in unread.items()},
         {name: f"column {name!r} {note.why}" for name, note in doubts.items()},
         "".join(note.text(name, codes[name]) for name, note in doubts.items()) + notes,
-        {name: said.strip() for name, said in {**read, **left}.items() if said},
+        {name: reasons[name].strip() for name in reasons if reasons[name]},
     )
 
 
 def _opened(data: Any, *, header: bool, encoding: str) -> tuple[Rows, Layout]:
-    """Return what reads the rows, and how the file is written."""
+    """Return the rows, and the layout of their file."""
     rows, layout = Rows.of(data), Layout(encoding=encoding)
     if header and layout == PLAIN:
         return rows, layout
@@ -274,20 +276,20 @@ def _opened(data: Any, *, header: bool, encoding: str) -> tuple[Rows, Layout]:
     if not header:
         first = file.with_layout(layout).header
         columns = tuple(f"column{k + 1}" for k in range(len(first.names)))
-        tabs = first.delimiter == "\t"  # of a .tsv file
+        tabs = first.delimiter == "\t"  # a .tsv file
         delimiter = "," if tabs else first.delimiter
         layout = replace(layout, header=columns, delimiter=delimiter)
-    return rows.written(layout), layout
+    return rows.with_layout(layout), layout
 
 
 def _chosen(
     rows: Rows, columns: Mapping[str, DistinctCells], layout: Layout
 ) -> dict[str, AnyAttribute | _Unread]:
-    """Return the first draft of each column that reads all its cells, or why it is not read."""
-    said = rows.described()
+    """Return the first draft of each column that reads all its cells, or an unread column."""
+    described = rows.described()
     chosen: dict[str, AnyAttribute | _Unread] = {}
     for name, cells in columns.items():
-        drafts = _drafts(name, cells, said.get(name, Described()))
+        drafts = _drafts(name, cells, described.get(name, Described()))
         chosen[name] = next(a for a in drafts if _reads(a, cells, rows, layout))
     if all(isinstance(a, _Unread) for a in chosen.values()):  # a schema needs an attribute
         name = next(iter(chosen))
@@ -296,14 +298,15 @@ def _chosen(
 
 
 def _difference_note(facts: Mapping[str, Any]) -> str:
-    said = _STAY.format(**facts)
-    return _commented(f"{said}[[attribute]]\n{tomli_w.dumps({**facts, 'kind': 'difference'})}")
+    """Return the comment that proposes a difference of two dates."""
+    block = tomli_w.dumps({**facts, "kind": "difference"})
+    return _commented(f"{_STAY.format(**facts)}[[attribute]]\n{block}")
 
 
 def _reads(
     drafted: AnyAttribute | _Unread, cells: DistinctCells, rows: Rows, layout: Layout
 ) -> bool:
-    """Whether a draft reads every cell: the distinct ones, or those of all rows."""
+    """Return True if a draft reads every cell: all distinct cells, or the cells of all rows."""
     if isinstance(drafted, _Unread | OpenCategorical):
         return True
     columns, encoder = iter([cells.cells]), Encoder(drafted)
@@ -321,15 +324,15 @@ def _reads(
 def _spelled_columns(
     columns: Mapping[str, DistinctCells],
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Return the columns of numbers with marks besides a point, and marks that read all numbers.
+    """Return columns of numbers in another format, and the marks that read all numbers.
 
-    A file has one decimal mark. So no other mark is drafted if a column has a point. Cells that are
-    numbers by type have no mark.
+    A file has one decimal mark, so a comma is not drafted if a column has a point. Cells with a
+    type of numbers have no mark.
     """
-    known = {name: cells.without(cells.word_codes) for name, cells in columns.items()}
-    odd = tuple(name for name, cells in known.items() if _are_spelled(cells.words))
-    layout = layout_of([text for name in odd for text in known[name].texts]) if odd else PLAIN
-    plain = (cells for cells in known.values() if _may_have_marks(cells) and not cells.words)
+    values = {name: cells.without(cells.word_codes) for name, cells in columns.items()}
+    odd = tuple(name for name, cells in values.items() if _are_spelled(cells.words))
+    layout = layout_of([text for name in odd for text in values[name].texts]) if odd else PLAIN
+    plain = (cells for cells in values.values() if _may_have_marks(cells) and not cells.words)
     if layout.plain or not all(_are_numbers(cells, layout) for cells in plain):
         return (), {}
     marks = {"decimal": layout.decimal, "thousands": layout.thousands}
@@ -337,49 +340,51 @@ def _spelled_columns(
 
 
 def _may_have_marks(cells: DistinctCells) -> bool:
-    """Whether cells are texts, and no codes with zeros in front."""
+    """Return True if cells are texts, but not codes with leading zeros."""
     return cells.in_text and not any(map(_is_padded, cells.texts))
 
 
 def _are_spelled(texts: list[str]) -> bool:
-    """Whether all texts are numbers in another spelling."""
+    """Return True if all texts are numbers in another format."""
     spelled = number_style(texts[:_STYLED], every=True) and number_style(texts, every=True)
     return bool(spelled) and not any(map(has_sign, texts))
 
 
 def _are_numbers(cells: DistinctCells, layout: Layout) -> bool:
-    """Whether all cells but codes of missing are numbers in a layout."""
+    """Return True if all cells are numbers in a layout, or codes of missing cells."""
     texts = cells.without(cells.word_codes).texts
     return all(layout.number(text) is not None for text in texts)
 
 
 def _reason(attribute: AnyAttribute, cells: DistinctCells) -> str:
-    """Say in a line what its cells were taken for, where that is more than what it says itself."""
+    """Return the reason for an attribute in a line, or an empty text."""
     coded = any(attribute.codes_of(kind) for kind in attribute.kinds)
-    codes = " Codes of missing cells are usual ones: look each up in the code book." * coded
+    codes = " Codes of missing cells are guesses: look up each code in the code book." * coded
     if isinstance(attribute, Date):
         written = f"as {attribute.format}" if attribute.format else "by type or in ISO 8601"
         other = other_format(cells.texts, attribute.format)
         doubt = f", or as well as {other}" if other else ""
         return f"Dates, written {written}{doubt}.{codes}"
     if isinstance(attribute, Numeric):
-        few = not attribute.integer and len(cells) < min(_FEWEST, cells.rows / _FEWEST)
+        few = not attribute.integer and len(cells) < min(_MIN_NUMBERS, cells.rows / _MIN_NUMBERS)
         return (_WEIGHT * is_weight_name(attribute.name) + _FEW * few + codes).strip()
     if isinstance(attribute, OpenCategorical):
-        return f"{_ALONE if _mostly_different(cells) else _OPEN}{codes}"
+        return f"{_ONLY_COLUMN if _mostly_different(cells) else _OPEN}{codes}"
     if attribute.levels == (0, 1) and not isinstance(attribute.levels[0], bool):
-        return f"0 and 1 are two levels here, no number.{codes}"
+        return f"0 and 1 are two levels here, not numbers.{codes}"
     if isinstance(attribute, Ordinal) and not attribute.labels:
-        return f'Words in an order, lowest first; if they have none, kind = "categorical".{codes}'
+        return (
+            f'Words in an order, lowest first. If they have no order: kind = "categorical".{codes}'
+        )
     if any(map(_is_padded, attribute.levels)):
-        return f"Codes with zeros in front, which numbers would lose.{codes}"
+        return f"Codes with leading zeros, which numbers would lose.{codes}"
     if not attribute.levels and attribute.not_applicable:
-        return _CODES_ALONE
+        return _ONLY_CODES
     return codes.strip()
 
 
 def _doubt(attribute: AnyAttribute | _Unread, cells: DistinctCells) -> _Note | None:
-    """Say that levels, or cells that are not read, look like dates, numbers or parts of codes."""
+    """Return a note on levels or unread cells that look like dates, numbers or parts of codes."""
     if isinstance(attribute, Numeric) or (
         isinstance(attribute, _Unread) and not attribute.doubtful
     ):
@@ -387,7 +392,7 @@ def _doubt(attribute: AnyAttribute | _Unread, cells: DistinctCells) -> _Note | N
     if isinstance(attribute, _Unread | OpenCategorical):
         texts = cells.without(cells.word_codes).texts
         if all(map(str.isdecimal, texts)):
-            return _Note("has codes, some with zeros in front", *_DIGITS)
+            return _Note("has codes, some with leading zeros", *_DIGITS)
         return _odd(texts, every=False)
     if not (attribute.levels and isinstance(attribute.levels[0], str)):
         return None
@@ -395,7 +400,7 @@ def _doubt(attribute: AnyAttribute | _Unread, cells: DistinctCells) -> _Note | N
 
 
 def _odd(texts: list[str], *, every: bool) -> _Note | None:
-    """Say that most texts are dates, or that most or all are numbers in an odd spelling."""
+    """Return a note on texts that are mostly dates, or mostly or all numbers in another format."""
     some = texts[:: len(texts) // _STYLED + 1]
     if style := date_style(some):
         return _Note(style, *_YEARS)
@@ -404,7 +409,7 @@ def _odd(texts: list[str], *, every: bool) -> _Note | None:
 
 
 def draft_schema(data: Any) -> Schema:
-    """Return a draft of a schema; every fact read from the cells is marked ``undeclared``.
+    """Draft a schema from private rows. Every fact from cells is marked ``undeclared``.
 
     Parameters
     ----------
@@ -414,7 +419,7 @@ def draft_schema(data: Any) -> Schema:
     Returns
     -------
     Schema
-        To be checked by a person: correct the facts, then delete the marks.
+        A person must check the facts, correct them, and delete the marks.
 
     Raises
     ------
@@ -433,19 +438,19 @@ def draft_schema(data: Any) -> Schema:
     return draft_columns(data).facts
 
 
-def _drafts(name: str, cells: DistinctCells, said: Described) -> Iterator[AnyAttribute | _Unread]:
-    """Yield attributes that may read the cells, the one that says most first; then why none is."""
+def _drafts(name: str, cells: DistinctCells, facts: Described) -> Iterator[AnyAttribute | _Unread]:
+    """Yield attributes that may read the cells, the most specific first, then an unread column."""
     if cells.unreadable:
         yield _NO_TEXT
         return
     if (what := identifies(name, cells)) is not None:
         yield _IDENTIFIERS[what]
         return
-    stated = [_stated_codes(said)] if said.codes else []
+    stated = [_stated_codes(facts)] if facts.codes else []
     for codes in chain(stated, _proposals(cells)):
         with contextlib.suppress(SchemaError, DataError):
-            known = cells.without(codes)
-            drafted = _labelled(_draft_with(name, known, codes), said, known)
+            values = cells.without(codes)
+            drafted = _labelled(_draft_with(name, values, codes), facts, values)
             yield drafted
             if isinstance(drafted, Date) and cells.sampled:
                 yield _of_two_centuries(drafted)
@@ -453,160 +458,164 @@ def _drafts(name: str, cells: DistinctCells, said: Described) -> Iterator[AnyAtt
 
 
 def _of_two_centuries(drafted: Date) -> Date:
+    """Return a date with bounds of two centuries. Other cells become missing."""
     more: dict[str, Any] = dict(zip(("lower", "upper"), _CENTURIES, strict=True))
     more |= {"nullable": True, "outside": "missing"}
     return replace(drafted, **more, undeclared=(*drafted.undeclared, "outside"))
 
 
-def _stated_codes(said: Described) -> Proposed:
+def _stated_codes(facts: Described) -> Proposed:
     """Return the codes of missing cells that a file declares, by the kind of their labels."""
-    found: dict[Kind, tuple[str | float, ...]] = {}
-    for code in said.codes:
-        kind: Kind = next(iter(text_codes([said.labels.get(code, "")])), "missing")
-        found[kind] = (*found.get(kind, ()), _plain(code))
-    return found
+    codes_by_kind: dict[Kind, tuple[str | float, ...]] = {}
+    for code in facts.codes:
+        kind: Kind = next(iter(text_codes([facts.labels.get(code, "")])), "missing")
+        codes_by_kind[kind] = (*codes_by_kind.get(kind, ()), _plain(code))
+    return codes_by_kind
 
 
 def _plain(code: str | float) -> str | float:
+    """Return a whole number as an integer."""
     return int(code) if isinstance(code, float) and code.is_integer() else code
 
 
 def _labelled(
-    drafted: AnyAttribute | _Unread, said: Described, known: DistinctCells
+    drafted: AnyAttribute | _Unread, described: Described, values: DistinctCells
 ) -> AnyAttribute | _Unread:
-    """Return a draft with the labels of a file; numbers that all have one are levels."""
-    if isinstance(drafted, _Unread) or not (said.label or said.labels):
+    """Return a draft with the labels of a file. Numbers that all have labels become levels."""
+    if isinstance(drafted, _Unread) or not (described.label or described.labels):
         return drafted
-    if isinstance(drafted, OpenCategorical):  # its levels, which may have labels, are not known
-        mark = ("label",) * bool(said.label)
-        return replace(drafted, label=said.label, undeclared=(*drafted.undeclared, *mark))
-    labels = {code_text(code): label for code, label in said.labels.items()}
+    if isinstance(drafted, OpenCategorical):  # its levels are not declared
+        mark = ("label",) * bool(described.label)
+        return replace(drafted, label=described.label, undeclared=(*drafted.undeclared, *mark))
+    labels = {code_text(code): label for code, label in described.labels.items()}
     codes = {code_text(code) for kind in drafted.kinds for code in drafted.codes_of(kind)}
     levels = [key for key in labels if key not in codes and (read_number(key) or 0.5).is_integer()]
-    cells = {*known.texts} if labels else set[str]()
+    cells = {*values.texts} if labels else set[str]()
     if isinstance(drafted, Numeric) and levels and cells <= {*levels}:
         shared = {f.name for f in fields(Attribute)}
         facts = {name: getattr(drafted, name) for name in shared}
         facts["undeclared"] = ("levels", *(m for m in drafted.undeclared if m in shared))
-        kind = Ordinal if said.ordered else Categorical
+        kind = Ordinal if described.ordered else Categorical
         drafted = kind(**facts, levels=tuple(map(int, levels)))
     fitting = {k: label for k, label in labels.items() if k in codes or k in levels or k in cells}
-    marks = ("label",) * bool(said.label) + ("labels",) * bool(fitting)
-    more: dict[str, Any] = {"label": said.label, "labels": fitting}
+    marks = ("label",) * bool(described.label) + ("labels",) * bool(fitting)
+    more: dict[str, Any] = {"label": described.label, "labels": fitting}
     return replace(drafted, **more, undeclared=(*drafted.undeclared, *marks))
 
 
 def _proposals(cells: DistinctCells) -> Iterator[Proposed]:
-    """Yield codes of kinds of missing: all that are usual, then fewer, in case they do not fit."""
+    """Yield codes of kinds of missing: all usual codes, then codes in text, then none."""
     texts = cells.word_codes
-    known = cells.without(texts)
-    if len(known) and not known.words:
-        finite = known.where(np.isfinite(known.numbers))
+    others = cells.without(texts)
+    if len(others) and not others.words:
+        finite = others.where(np.isfinite(others.numbers))
         values, places = np.unique(finite.numbers, return_inverse=True)
         counts = np.bincount(places, finite.counts).astype(float)
-        more = number_codes(values, counts, total=known.rows if known.sampled else None)
+        more = number_codes(values, counts, total=others.rows if others.sampled else None)
         if more:
             yield {k: (*texts.get(k, ()), *more.get(k, ())) for k in {**texts, **more}}
     yield texts
     yield {}
 
 
-def _draft_with(name: str, known: DistinctCells, codes: Proposed) -> AnyAttribute | _Unread:
-    """Draft a column of which some cells are codes and the others are known."""
-    if not len(known):
-        marks, alone = ("levels", "not_applicable"), tuple(chain.from_iterable(codes.values()))
-        return Categorical(name=name, levels=(), not_applicable=alone, undeclared=marks)
-    nullable = known.missing or bool({*codes} - {"not_applicable"})
+def _draft_with(name: str, values: DistinctCells, codes: Proposed) -> AnyAttribute | _Unread:
+    """Draft a column from its values, without cells that are codes of missing cells."""
+    if not len(values):
+        marks, all_codes = ("levels", "not_applicable"), tuple(chain.from_iterable(codes.values()))
+        return Categorical(name=name, levels=(), not_applicable=all_codes, undeclared=marks)
+    nullable = values.missing or bool({*codes} - {"not_applicable"})
     facts: dict[str, Any] = {"name": name, "nullable": nullable, **_code_facts(codes)}
-    if (dates := date_facts(known)) is not None:
+    if (dates := date_facts(values)) is not None:
         kind, read = dates
         if never := read.pop("missing_codes", ()):
             facts |= {"nullable": True, "missing_codes": (*facts.get("missing_codes", ()), *never)}
         return _marked(kind, read | facts)
-    if not known.words and not (known.in_text and any(map(_is_padded, known.texts))):
-        return _draft_numeric(known, facts)
-    return _draft_levels(known, facts)
+    if not values.words and not (values.in_text and any(map(_is_padded, values.texts))):
+        return _draft_numeric(values, facts)
+    return _draft_levels(values, facts)
 
 
 def _marked(kind: Callable[..., AnyAttribute], facts: Mapping[str, Any]) -> AnyAttribute:
-    """Return an attribute of which each fact was read from cells, and is marked."""
+    """Return an attribute with a mark for each fact, since all were read from cells."""
     return kind(**facts, undeclared=tuple(fact for fact in facts if fact != "name"))
 
 
 def _code_facts(codes: Proposed) -> dict[str, Any]:
-    """Return codes by the facts of an attribute that declare them."""
+    """Return the facts of an attribute that declare codes."""
     return {fact: codes[kind] for kind, fact in CODE_FIELDS.items() if kind in codes}
 
 
 def _is_padded(cell: object) -> bool:
-    """Whether digits begin with a zero that a number would lose, as in postal codes."""
+    """Return True for digits with a leading zero, which numbers would lose, as in postal codes."""
     return isinstance(cell, str) and len(cell) > 1 and cell[0] == "0" and cell.isdecimal()
 
 
-def _draft_numeric(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
-    finite = known.numbers[np.isfinite(known.numbers)]
+def _draft_numeric(values: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
+    """Draft a column of numbers."""
+    finite = values.numbers[np.isfinite(values.numbers)]
     if not len(finite):
         return _Unread("has no finite numbers")
     if np.max(np.abs(finite)) >= MAX_INTEGER - 1:
-        why = "has numbers too large to be told apart"
-        if _mostly_different(known) or is_key_name(facts["name"]):
+        why = "has numbers too large to be distinguished"
+        if _mostly_different(values) or is_key_name(facts["name"]):
             return _Unread(f"{why}: it looks like an identifier", "key", _FRESH)
         return _Unread(why)
-    endless = len(finite) < len(known)
-    if {*finite} == {0.0, 1.0} and not endless:
+    infinite = len(finite) < len(values)
+    if {*finite} == {0.0, 1.0} and not infinite:
         return _marked(Categorical, {"levels": (0, 1), **facts})
     lower, upper = float(finite.min()) + 0.0, float(finite.max()) + 0.0  # no -0.0
     read: dict[str, Any] = {"lower": lower, "upper": upper if upper > lower else lower + 1}
     read |= {"integer": bool(np.all(finite == np.floor(finite)))} | facts
-    read |= {"outside": "clamp"} if endless else {}
+    read |= {"outside": "clamp"} if infinite else {}
     return _marked(Numeric, read | ({"step": step} if (step := _step(finite)) else {}))
 
 
 def _step(numbers: Floats) -> float | None:
-    """Return the step on which all numbers lie, such as 0.01, 0.5 or 100; None if there is none."""
+    """Return the step of all numbers, such as 0.01, 0.5 or 100, or None."""
     numbers = np.unique(numbers)
-    scaled = ((d, np.rint(numbers * 10.0**d) / 10.0**d) for d in range(_MOST_DIGITS + 1))
+    scaled = ((d, np.rint(numbers * 10.0**d) / 10.0**d) for d in range(_MAX_DECIMALS + 1))
     digits = next((d for d, rounded in scaled if np.array_equal(rounded, numbers)), None)
-    if len(numbers) < _FEWEST or digits is None:
+    if len(numbers) < _MIN_NUMBERS or digits is None:
         return None
     units = np.rint((numbers - numbers[0]) * 10**digits)
     if units[-1] >= MAX_INTEGER:
         return None
     if digits > 0:
         return float(np.gcd.reduce(units.astype(np.int64)) / 10.0**digits)
-    # Of whole numbers, each must be one: 7, 17 and 27 are not rounded to tens.
+    # Each whole number must be a multiple of the step: 7, 17 and 27 are not rounded to tens.
     common = int(np.gcd.reduce(numbers.astype(np.int64)))
-    return next((step for step in _WHOLE_STEPS if common % int(step) == 0), None)
+    return next((step for step in _INTEGER_STEPS if common % int(step) == 0), None)
 
 
-def _draft_levels(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
-    levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({*known.texts}))
+def _draft_levels(values: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
+    """Draft a column of texts with levels, or without a list of levels."""
+    levels: tuple[str, ...] | tuple[bool, ...] = tuple(sorted({*values.texts}))
     if all(str(level).lower() in ("true", "false") for level in levels):
         levels = (False, True)
     if len(levels) > _MAX_DRAFT_LEVELS:
-        return _draft_many(known, facts)
-    ordered = in_order([level for level in levels if isinstance(level, str)])
+        return _draft_many(values, facts)
+    ordered = usual_order([level for level in levels if isinstance(level, str)])
     return _marked(Ordinal if ordered else Categorical, {"levels": ordered or levels, **facts})
 
 
-def _draft_many(known: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
-    """Draft a column with too many values to be listed: open, a key, or ignored."""
+def _draft_many(values: DistinctCells, facts: dict[str, Any]) -> AnyAttribute | _Unread:
+    """Draft a column with too many values for a list of levels: open, a key, or ignored."""
     many = f"has more than {_MAX_DRAFT_LEVELS} distinct values"
-    if not _mostly_different(known):
-        taken = {*known.texts}
+    if not _mostly_different(values):
+        texts = {*values.texts}
         names = chain((_OTHER, "any other"), (f"other {k}" for k in count(2)))
-        other = next(name for name in names if name not in taken)
-        read = {"other": other} if other != _OTHER else {}  # which private cells decided
+        other = next(name for name in names if name not in texts)
+        read = {"other": other} if other != _OTHER else {}  # then private cells determine it
         drafted = _marked(OpenCategorical, read | facts)
         return replace(drafted, undeclared=("levels", *drafted.undeclared))
-    digits = all(map(str.isdecimal, known.texts))
+    digits = all(map(str.isdecimal, values.texts))
     if is_key_name(facts["name"]) or digits:
-        zeros = ", some with zeros in front" * digits
+        zeros = ", some with leading zeros" * digits
         return _Unread(f"{many}{zeros}: it looks like an identifier", "key", _FRESH, digits)
-    why = f"{many}, few of them in several rows: it looks like names or free text"
+    why = f"{many}, few of them repeated: it looks like names or free text"
     return _Unread(why, doubtful=True)
 
 
 def _mostly_different(cells: DistinctCells) -> bool:
-    """Whether most values are those of one row, so that a fit finds hardly any of them."""
+    """Return True if most rows have a value of their own, so that a fit releases few levels."""
     return bool(2 * len(cells) > cells.counts.sum())

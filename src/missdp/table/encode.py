@@ -1,7 +1,7 @@
-"""Cells become integer codes plus a mask, one column at a time, only here.
+"""Encoding of cells as integer codes, one column at a time. No other module encodes cells.
 
-The reading is row-local: the code, mask and value of a cell are a function of that cell and of its
-attribute alone.
+Encoding is row-local: the code and value of a cell are a function of the cell and of its attribute
+alone.
 """
 
 from __future__ import annotations
@@ -19,50 +19,66 @@ from missdp.schema.attributes import KIND_MARKS, KINDS, MISSING, OUTSIDE, LevelR
 from missdp.schema.dates import Date, code_text
 from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
-from missdp.schema.open_categorical import check_levels_known, composed, level_text
+from missdp.schema.open_categorical import check_levels_declared, level_text, normalize_text
 from missdp.table.cells import (
     Cell,
     Status,
-    distinct,
-    in_arrow,
     read_dates,
     read_numbers,
     status_of_numbers,
+    to_arrow_array,
+    unique_values,
     value_of,
 )
 from missdp.types import Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Column:
-    """Private cells of one attribute."""
+class CodedColumn:
+    """Encoded private cells of one attribute: codes, and numbers if the attribute is numeric."""
 
-    #: Level or bin; without a value, a code from the attribute's ``size`` on, by kind of missing.
+    #: Code of the level or bin. Codes from ``size`` on are kinds of missing.
     codes: NDArray[np.unsignedinteger]
-    #: Of numbers, inside the bounds. Under the mask it is ``lower``, never NaN, so that a forgotten
-    #: mask cannot poison a sum.
+    #: Numbers inside the bounds. A missing number is ``lower``, never NaN, so that a forgotten mask
+    #: does not make a sum NaN.
     values: Floats | None = None
 
-    def take(self, rows: slice | NDArray[Any]) -> Column:
+    def take(self, rows: slice | NDArray[Any]) -> CodedColumn:
         """Return the cells of some rows."""
-        return Column(self.codes[rows], None if self.values is None else self.values[rows])
+        return CodedColumn(self.codes[rows], None if self.values is None else self.values[rows])
 
-    def without_value(self, attribute: AnyAttribute, where: Flags, code: int) -> Column:
-        """Return the cells with a code that stands for no value where ``where`` is true."""
+    def without_value(self, attribute: AnyAttribute, where: Flags, code: int) -> CodedColumn:
+        """Return the cells with a code of a kind of missing in some rows.
+
+        Parameters
+        ----------
+        attribute : AnyAttribute
+            The attribute of the column.
+        where : ndarray of bool, shape (n_rows,)
+            True for the rows that lose their value.
+        code : int
+            The code of the kind of missing.
+
+        Returns
+        -------
+        CodedColumn
+            A copy.
+        """
         codes, values = np.where(where, code, self.codes), self.values
         if values is not None and isinstance(attribute, Numeric):
             values = np.where(where, attribute.lower, values)
-        return Column(codes.astype(code_dtype(attribute)), values)
+        return CodedColumn(codes.astype(code_dtype(attribute)), values)
 
 
 class Encoder:
-    """Encode columns of one attribute by its public facts.
+    """Encoder of the cells of one attribute by its public facts.
 
     Parameters
     ----------
     attribute : AnyAttribute
+        Public.
     layout : Layout, optional
-        How numbers are written in text.
+        The format of numbers in text.
     """
 
     def __init__(self, attribute: AnyAttribute, layout: Layout = PLAIN) -> None:
@@ -70,7 +86,7 @@ class Encoder:
         self._code_of_status = _code_of_status(attribute)
         codes = {kind: attribute.codes_of(kind) for kind in attribute.kinds}
         if isinstance(attribute, Numeric):
-            marked = [(code, KIND_MARKS[kind]) for kind, given in codes.items() for code in given]
+            marked = [(code, KIND_MARKS[kind]) for kind, texts in codes.items() for code in texts]
             dates = isinstance(attribute, Date)
             self._texts = {code_text(c): mark for c, mark in marked if dates or isinstance(c, str)}
             self._sentinels = {float(c): mark for c, mark in marked if not isinstance(c, str)}
@@ -79,63 +95,64 @@ class Encoder:
                 marks = np.array([*self._texts.values()])[possible].tolist()
                 self._sentinels = dict(zip(values[possible].tolist(), marks, strict=True))
         elif isinstance(attribute, OpenCategorical | ReleasedCategorical):
-            normal = {kind: tuple(map(composed, given)) for kind, given in codes.items()}
-            self._levels = LevelReader((), normal)  # which knows the codes of missing cells
-            self._found = {level: code for code, level in enumerate(attribute.levels)}
+            normal = {kind: tuple(map(normalize_text, texts)) for kind, texts in codes.items()}
+            self._levels = LevelReader((), normal)  # reads codes of missing cells only
+            self._code_of_level = {level: code for code, level in enumerate(attribute.levels)}
         else:
             self._levels = LevelReader(attribute.levels, codes)
 
-    def occurring(self, data: Any) -> Iterator[tuple[str, int]]:
-        """Yield how many cells have each value of an open attribute, one or none each; private."""
+    def value_counts(self, data: Any) -> Iterator[tuple[str, int]]:
+        """Yield each value of an open attribute, with its number of cells. Private."""
         attribute = self._attribute
         assert isinstance(attribute, OpenCategorical)
-        cells, rows = distinct(in_arrow(data))
+        cells, rows = unique_values(to_arrow_array(data))
         counts = np.bincount(rows[rows >= 0], minlength=len(cells)).tolist()
         for cell, count in zip(cells, counts, strict=True):
             value = None if cell is None else value_of(cell)
-            if value is not None and self._levels.read(composed(value)) == OUTSIDE:
+            if value is not None and self._levels.read(normalize_text(value)) == OUTSIDE:
                 yield level_text(value) or attribute.other, count
 
-    def encode(self, data: Any) -> Column:
-        """Return the codes of a column, and its values if the attribute is numeric."""
-        check_levels_known((self._attribute,))
-        data = in_arrow(data)
+    def encode(self, data: Any) -> CodedColumn:
+        """Return the codes of a column, and its numbers if the attribute is numeric."""
+        check_levels_declared((self._attribute,))
+        data = to_arrow_array(data)
         if isinstance(self._attribute, Date):
             return self._numeric(*read_dates(data, self._attribute, self._texts))
         if isinstance(self._attribute, Numeric):
             return self._numeric(*read_numbers(data, self._texts, self._layout))
-        cells, rows = distinct(data)
+        cells, rows = unique_values(data)
         return self._levelled(np.array([self._level(cell) for cell in cells], np.int32)[rows])
 
-    def encode_numbers(self, values: Floats) -> Column:
-        """Return the codes of numbers that are known; NaN is missing."""
+    def encode_numbers(self, values: Floats) -> CodedColumn:
+        """Return the codes of numbers. NaN is missing."""
         return self._numeric(values, status_of_numbers(values))
 
     def _level(self, cell: Cell | None) -> int:
-        """Return the level of a cell, or the negative status of a cell that has none."""
+        """Return the level of a cell, or the negative status of a cell without a level."""
         if cell is None:
             return MISSING
         value, attribute = value_of(cell), self._attribute
         if not isinstance(attribute, ReleasedCategorical):
             return OUTSIDE if value is None else self._levels.read(value)
-        found = OUTSIDE if value is None else self._levels.read(composed(value))
-        bucket = len(self._found) - 1
-        return self._found.get(level_text(value) or "", bucket) if found == OUTSIDE else found
+        status = OUTSIDE if value is None else self._levels.read(normalize_text(value))
+        if status != OUTSIDE:
+            return status
+        return self._code_of_level.get(level_text(value) or "", len(self._code_of_level) - 1)
 
-    def _levelled(self, found: NDArray[np.int32]) -> Column:
-        """Apply the policy to levels."""
+    def _levelled(self, levels: NDArray[np.int32]) -> CodedColumn:
+        """Return the codes of levels and negative marks, by the policy ``outside``."""
         attribute = self._attribute
         if attribute.outside == "other":
             assert attribute.other is not None
-            none = (found == MISSING) & (not attribute.kinds)
-            found = np.where((found == OUTSIDE) | none, self._levels.read(attribute.other), found)
+            other = (levels == OUTSIDE) | ((levels == MISSING) & (not attribute.kinds))
+            levels = np.where(other, self._levels.read(attribute.other), levels)
         if attribute.outside == "error":
-            self._refuse(found)
-        codes = np.where(found < 0, self._code_of_status[np.maximum(-found, 0)], found)
-        return Column(codes.astype(code_dtype(attribute)))
+            self._refuse(levels)
+        codes = np.where(levels < 0, self._code_of_status[np.maximum(-levels, 0)], levels)
+        return CodedColumn(codes.astype(code_dtype(attribute)))
 
-    def _numeric(self, values: Floats, status: Status) -> Column:
-        """Apply the policy to numbers; the status says why a cell has none."""
+    def _numeric(self, values: Floats, status: Status) -> CodedColumn:
+        """Return the codes of numbers with their status, by the policy ``outside``."""
         attribute = self._attribute
         assert isinstance(attribute, Numeric)
         for sentinel, mark in self._sentinels.items():
@@ -154,11 +171,11 @@ class Encoder:
         values = attribute.round_to_step(values) + 0.0  # one zero only: -0.0 + 0.0 is 0.0
         codes = attribute.encode_values(values)
         codes[without] = self._code_of_status[-status[without]]
-        return Column(codes=codes.astype(code_dtype(attribute)), values=values)
+        return CodedColumn(codes=codes.astype(code_dtype(attribute)), values=values)
 
     @staticmethod
     def _clamped(attribute: Numeric, values: Floats, status: Status) -> tuple[Floats, Status]:
-        """Move numbers to the nearest bound; no number is ``lower`` if none may be missing."""
+        """Clip numbers to the bounds. If cells may not be missing, no number becomes ``lower``."""
         missing = (status < 0) & ((status != OUTSIDE) | attribute.nullable) & bool(attribute.kinds)
         values = np.where(status < 0, attribute.lower, values)
         values = np.rint(values) if attribute.integer else values
@@ -166,28 +183,28 @@ class Encoder:
         return clipped, np.where(missing, status, np.int8(0))
 
     def _refuse(self, status: NDArray[np.integer]) -> None:
-        """Refuse cells outside the domain, and cells without a value that must have one."""
+        """Raise DataError for cells outside the domain, and for forbidden missing cells."""
         attribute = self._attribute
         if (status == OUTSIDE).any():
             raise _outside(attribute, self._layout)
         if not attribute.kinds and (status < 0).any():
             raise DataError(
-                f"column {attribute.name!r} has missing cells but is not declared nullable; "
-                "set nullable = true in the schema if cells may be missing"
+                f"column {attribute.name!r} has missing cells but is not declared nullable. "
+                "Set nullable = true in the schema if cells may be missing"
             )
 
 
 def _code_of_status(attribute: AnyAttribute) -> Ints:
-    """Return the code of a cell without a value, by minus its status."""
+    """Return the codes of cells without a value. The index is minus the status."""
     null = attribute.missing_code if attribute.nullable else attribute.size
-    found = np.full(1 + max(-KIND_MARKS[kind] for kind in KINDS), null, dtype=np.int64)
+    codes = np.full(1 + max(-KIND_MARKS[kind] for kind in KINDS), null, dtype=np.int64)
     for place, kind in enumerate(attribute.kinds):
-        found[-KIND_MARKS[kind]] = attribute.size + place
-    return found
+        codes[-KIND_MARKS[kind]] = attribute.size + place
+    return codes
 
 
 def _outside(attribute: AnyAttribute, layout: Layout) -> DataError:
-    """Return the error, which depends on public facts only."""
+    """Return the error for a cell outside the domain. It depends on public facts only."""
     spelled = ""
     if isinstance(attribute, Numeric):
         bounds = ", ".join(map(attribute.format_value, (attribute.lower, attribute.upper)))
@@ -211,6 +228,7 @@ def _outside(attribute: AnyAttribute, layout: Layout) -> DataError:
 
 
 def _noun(attribute: Numeric) -> str:
+    """Return the noun for a value of an attribute."""
     if isinstance(attribute, Date):
         return f"a {attribute.kind}{f' as {attribute.format}' if attribute.format else ''}"
     return "a whole number" if attribute.integer else "a number"

@@ -1,7 +1,7 @@
-"""Numbers and dates in a spelling that is not read as such, and how to write them instead.
+"""Numbers and dates in formats that are not read, with remedies for the curator.
 
-`missdp schema check` and drafts report them to the curator. No cell is ever converted on such a
-guess: a schema declares the decimal mark of a file, and then each cell is read by itself.
+`missdp schema check` and drafts report them to the curator. No cell is ever converted by a guess. A
+schema declares the decimal mark of a file, and each cell is read independently.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAYOUTS: Final = tuple(
     for decimal, thousands in product(".,", ("", *_MARKS))
     if decimal != thousands
 )
-_ZERO = re.compile(r"[+-]?0\D")  # no group of digits is a single zero: 0,123 is a fraction
+_ZERO = re.compile(r"[+-]?0\D")  # a leading zero is not a group of digits: 0,123 is a fraction
 _PARTS = (
     r"(?:[0-9]{4}([-/.])[0-9]{1,2}\1[0-9]{1,2}|[0-9]{1,2}([-/.])[0-9]{1,2}\2(?:[0-9]{4}|[0-9]{2}))"
 )
@@ -38,35 +38,33 @@ _DATE = re.compile(rf"{_PARTS}(?:[T ][0-9]{{1,2}}:[0-9:.]+(?: ?[AP]M|Z|[+-][0-9:
 
 
 def number_style(texts: Collection[str], *, every: bool) -> str | None:
-    """Return how most or all texts spell numbers, and how to write them instead.
+    """Return the format and the remedy of texts that look like numbers in another format.
 
     Parameters
     ----------
     texts : collection of str
-        Distinct cells without blanks around them. Private.
+        Distinct cells without surrounding blanks. Private.
     every : bool
-        Whether all texts must be numbers; otherwise more than half of them.
+        True if all texts must be numbers. Otherwise more than half of them must be.
 
     Returns
     -------
     str or None
-        None if the texts are no such numbers, or are numbers as they are.
+        None if the texts are not numbers, or are numbers in the format that is read.
     """
-    styles = [found for text in texts if (found := _styles(text)) is not None]
+    styles = [style for text in texts if (style := _styles(text)) is not None]
     named = set[str]().union(*styles)
     if not named or 2 * len(styles) <= len(texts) or (every and len(styles) < len(texts)):
         return None
-    if named & {_GROUPS, _COMMA}:  # other cells of the column decide which of the two it is
+    if named & {_GROUPS, _COMMA}:  # other cells of the column decide between the two
         named -= {_EITHER}
     odd = [style for style in _REMEDIES if style in named]
     remedies = " and ".join(_REMEDIES[style] for style in odd)
-    return (
-        f"looks like numbers with {' and '.join(odd)}: write them {remedies}, each cell by itself"
-    )
+    return f"looks like numbers with {' and '.join(odd)}: write each cell {remedies}"
 
 
 def has_sign(text: str) -> bool:
-    """Whether a text has a currency or percent sign."""
+    """Return True if a text has a currency or percent sign."""
     return _UNITS.search(text) is not None
 
 
@@ -74,16 +72,16 @@ def date_style(texts: Collection[str]) -> str | None:
     """Return the remedy for a column of which more than half of the distinct cells are dates."""
     if 2 * sum(_DATE.fullmatch(text) is not None for text in texts) <= len(texts):
         return None
-    return "looks like dates: write a year, a month or an age instead, each cell by itself"
+    return "looks like dates: write a year, a month or an age in each cell instead"
 
 
 def layout_of(texts: Collection[str]) -> Layout:
-    """Return the first layout in which all texts are numbers; the plain one if there is none."""
+    """Return the first layout in which all texts are numbers, or the default layout."""
     return next((x for x in _LAYOUTS if all(_is_number(text, x) for text in texts)), PLAIN)
 
 
 def _styles(text: str) -> set[str] | None:
-    """Return how a number is spelled, an empty set if as it is read, and None for other texts."""
+    """Return the odd features of a number, an empty set without any, or None for other texts."""
     bare = _UNITS.sub("", text, count=1).strip()
     signs = {_SIGN} if bare != text else set[str]()
     if read_number(bare) is not None:
@@ -95,11 +93,13 @@ def _styles(text: str) -> set[str] | None:
 
 
 def _is_number(text: str, layout: Layout) -> bool:
+    """Return True if a text is a number in a layout, without a doubtful group of digits."""
     grouped = layout.thousands and layout.thousands in text
     return layout.number(text) is not None and not (grouped and _ZERO.match(text))
 
 
 def _marks_in(text: str, layout: Layout) -> Iterable[str]:
+    """Yield the odd features of a number in a layout."""
     if layout.thousands and layout.thousands in text:
         yield _GROUPS
     if layout.decimal == "," and "," in text:

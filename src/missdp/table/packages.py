@@ -1,9 +1,9 @@
-"""Files of SPSS, Stata and SAS (extra ``stat``), and the first sheet of Excel's (extra ``excel``).
+"""Files of SPSS, Stata and SAS (extra ``stat``), and first sheets of Excel (extra ``excel``).
 
-A cell is read by itself, by what the file declares of its column: dates are numbers since an
-origin, and ``.a`` to ``.z`` are numbers of Stata that stand for missing cells. A cell of Excel is
-what it is there, and nothing is guessed. The type of a written column depends on its attribute
-alone. A workbook is held in memory while it is read, or written.
+Each cell is read independently, by the declarations of the file about its column. Dates are numbers
+since an origin, and ``.a`` to ``.z`` are codes of missing cells in Stata. Cells of Excel keep their
+types, and nothing is guessed. The type of a written column depends on its attribute alone. A
+workbook is held in memory while it is read or written.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from missdp.errors import DataError, OutputError, import_optional
 from missdp.schema import AnyAttribute, Date, DateTime, Numeric, Schema
 from missdp.schema.attributes import is_number, read_number
 from missdp.schema.dates import ORIGINS
-from missdp.table.cells import in_arrow, objects
-from missdp.table.memory import memory_in_force
+from missdp.table.cells import objects, to_arrow_array
+from missdp.table.memory import current_memory_limit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 STAT_FILES: Final = (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt")
 STAT_WRITABLE: Final = (".sav", ".dta")
 _READERS: Final = dict(zip(STAT_FILES, ("sav", "sav", "dta", "sas7bdat", "xport"), strict=True))
-_ROWS = 65_536
+_ROWS = 65_536  # rows of a batch
 _DATE = re.compile(r"[AEJS]?DATE.*|%t?d.*|(?:YYMMDD|MMDDYY|DDMMYY|E8601DA|IS8601DA).*")
 _TIME = re.compile(r"(?:DATETIME|YMDHMS|E8601DT|IS8601DT|%tc).*")
 _LETTER = re.compile(r"\.[a-z]")
-_FAR: Final = 9e14  # milliseconds since an origin; later lies no date that is read
-#: How dates are written: the format of a date and of a moment, and the numbers that these are.
+_FAR: Final = 9e14  # milliseconds since an origin, after all dates that are read
+#: Formats of written dates and moments, and the origins of their numbers.
 _WRITTEN: Final = {
     ".sav": ("DATE11", "DATETIME23", "spss", "spss"),
     ".dta": ("%td", "%tc", "%td", "%tc"),
 }
 _SYNTHETIC: Final = "Synthetic data"
-_MOST_CODES = 3  # of one variable of SPSS, but for a range
+_MAX_SPSS_CODES = 3  # codes of missing cells of a variable of SPSS without a range
 
 
 class Described(NamedTuple):
-    """What a file says of a column, besides its cells."""
+    """Declarations of a file about a column: labels, codes of missing cells, and order."""
 
     label: str = ""
     labels: Mapping[str | float, str] = {}
-    codes: tuple[str | float, ...] = ()  #: of missing cells
+    codes: tuple[str | float, ...] = ()  #: codes of missing cells
     ordered: bool = False
 
 
 class FileFormat(NamedTuple):
-    """A kind of file: what it is called, the names of its columns, and its rows."""
+    """A format of files: its noun, and functions for the names of columns and for batches."""
 
     noun: str
     names: Callable[[Path], tuple[str, ...]]
@@ -63,34 +63,34 @@ class FileFormat(NamedTuple):
 
 
 def pyreadstat_module() -> ModuleType:
-    """Return the library that reads these files, or say that it is absent."""
+    """Return the library for these files. Raise an error with the remedy if it is absent."""
     module: ModuleType = import_optional("pyreadstat", purpose="files of SPSS, Stata and SAS")
     return module
 
 
 def _read(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
-    """Read rows or what is said of columns; dates stay numbers, so that none can fail."""
+    """Read rows or metadata. Dates stay numbers, so that no date can fail."""
     kind = _READERS[path.suffix.lower()]
     if kind != "xport":
         options["user_missing"] = True
     read = getattr(pyreadstat_module(), f"read_{kind}")
-    found: tuple[pd.DataFrame, Any] = read(str(path), disable_datetime_conversion=True, **options)
-    return found
+    frame, about = read(str(path), disable_datetime_conversion=True, **options)
+    return frame, about
 
 
 def _stat_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the columns."""
+    """Return the names of the columns of a file."""
     return tuple(_read(path, metadataonly=True)[1].column_names)
 
 
 def _stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns, some rows at a time."""
+    """Yield the named columns, a batch of rows at a time. Private."""
     import pyarrow as pa
 
     start = 0
     while True:
         frame, about = _read(path, row_offset=start, row_limit=_ROWS, usecols=list(names))
-        columns = [in_arrow(_cells(frame[name], name, about)) for name in names]
+        columns = [to_arrow_array(_cells(frame[name], name, about)) for name in names]
         yield pa.RecordBatch.from_arrays(columns, list(names))
         start += _ROWS
         if len(frame) < _ROWS:
@@ -98,7 +98,7 @@ def _stat_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch
 
 
 def _cells(column: pd.Series[Any], name: str, about: Any) -> Any:
-    """Return cells as they are meant, by what the file says of their column."""
+    """Return the cells of a column, converted by the declarations of the file. Private."""
     import pandas as pd
     import pyarrow as pa
 
@@ -106,7 +106,7 @@ def _cells(column: pd.Series[Any], name: str, about: Any) -> Any:
         return column.to_numpy(dtype=object)
     moments = _moments_of(about.original_variable_types.get(name) or "", about)
     letters = np.zeros(len(column), dtype=bool)
-    if not pd.api.types.is_numeric_dtype(column):  # whose type is text if no row has a number
+    if not pd.api.types.is_numeric_dtype(column):  # the type is text if no row has a number
         column = column.astype(object)
         letters[:] = [isinstance(cell, str) for cell in column]
     numbers = column.mask(letters).to_numpy(dtype=np.float64, na_value=np.nan)
@@ -124,53 +124,53 @@ def _cells(column: pd.Series[Any], name: str, about: Any) -> Any:
 
 
 def _moments_of(written: str, about: Any) -> Callable[[Any], pa.Array] | None:
-    """Return what makes dates or moments of numbers, None if a format is not one of these."""
+    """Return the function from numbers to dates or moments, or None for other formats."""
     import pyarrow as pa
 
     time = _TIME.fullmatch(written) is not None
     day = _DATE.fullmatch(written) is not None and not time
     if not day and not time:
         return None
-    own = "%tc" if written.startswith("%tc") else "%td" if day else "sas"
-    unit, origin = ORIGINS["spss" if "sav" in about.file_format else own]
+    name = "%tc" if written.startswith("%tc") else "%td" if day else "sas"
+    unit, origin = ORIGINS["spss" if "sav" in about.file_format else name]
     scale = np.timedelta64(1, unit) / np.timedelta64(1, "ms")
 
     def moments(numbers: Any) -> pa.Array:
         near = np.clip(np.nan_to_num(numbers), -_FAR / scale, _FAR / scale)
         since = np.rint(near * scale).astype("timedelta64[ms]")
-        found = np.datetime64(origin, "ms") + since
-        return pa.array(found.astype("datetime64[D]") if day else found, mask=np.isnan(numbers))
+        times = np.datetime64(origin, "ms") + since
+        return pa.array(times.astype("datetime64[D]") if day else times, mask=np.isnan(numbers))
 
     return moments
 
 
 def _letter(code: str) -> str:
-    """Return a letter of Stata's as it is written there."""
+    """Return a missing code of Stata, such as ``.a``, by its letter."""
     return f".{code.lower()}"
 
 
 def _codes(name: str, about: Any) -> tuple[str | float, ...]:
-    """Return codes that a file declares missing; letters of Stata begin with a point."""
-    found: list[str | float] = [
+    """Return the codes of missing cells that a file declares. Letters of Stata get a point."""
+    codes: list[str | float] = [
         _letter(code) if isinstance(code, str) and len(code) == 1 else code
         for code in about.missing_user_values.get(name, ())
     ]
     labelled = about.variable_value_labels.get(name, {})
-    for given in about.missing_ranges.get(name, ()):
-        low, high = given["lo"], given["hi"]
+    for limits in about.missing_ranges.get(name, ()):
+        low, high = limits["lo"], limits["hi"]
         if low == high:
-            found.append(low)
+            codes.append(low)
         elif not isinstance(low, str):
-            found += [code for code in labelled if is_number(code) and low <= code <= high]
+            codes += [code for code in labelled if is_number(code) and low <= code <= high]
     text = about.readstat_variable_types.get(name) == "string"
-    found += [_letter(code) for code in labelled if isinstance(code, str) and not text]
-    return tuple(dict.fromkeys(found))
+    codes += [_letter(code) for code in labelled if isinstance(code, str) and not text]
+    return tuple(dict.fromkeys(codes))
 
 
 def described(path: Path) -> dict[str, Described]:
-    """Return what a file says of its columns; nothing is read of its rows."""
+    """Return the declarations of a file about its columns. Its rows are not read."""
     _, about = _read(path, metadataonly=True)
-    found = {}
+    declared = {}
     for name in about.column_names:
         text = about.readstat_variable_types.get(name) == "string"
         labels = {
@@ -179,20 +179,32 @@ def described(path: Path) -> dict[str, Described]:
         }
         ordered = about.variable_measure.get(name) == "ordinal"
         label = about.column_names_to_labels.get(name) or ""
-        found[name] = Described(label, labels, _codes(name, about), ordered)
-    return found
+        declared[name] = Described(label, labels, _codes(name, about), ordered)
+    return declared
 
 
 def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None:
-    """Write rows, labels and codes of missing cells; the types follow from the schema alone."""
+    """Write rows, labels and codes of missing cells to a file of SPSS or Stata.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    suffix : {".sav", ".dta"}
+        The format.
+    table : pyarrow.Table
+        The rows. Released or synthetic.
+    schema : Schema
+        Public facts. The types of the columns follow from them alone.
+    """
     import pandas as pd
 
-    schema = schema.written
+    schema = schema.output_columns
     numbers = {a.name: _written_as(a, suffix) for a in schema}
     frame = pd.DataFrame({a.name: _column(table[a.name], numbers[a.name], suffix) for a in schema})
     options: dict[str, Any] = {
         "column_labels": {a.name: a.label for a in schema if a.label},
-        "variable_format": {a.name: shown for a in schema if (shown := _format(a, suffix))},
+        "variable_format": {a.name: form for a in schema if (form := _format(a, suffix))},
         "variable_value_labels": {
             a.name: named for a in schema if (named := _labels(a, numbers[a.name], suffix))
         },
@@ -205,28 +217,28 @@ def write_stat(path: Path, suffix: str, table: pa.Table, schema: Schema) -> None
         letters = {a.name: [c[1:] for c in _texts(a) if _LETTER.fullmatch(c)] for a in schema}
         numeric = {a for a, origin in numbers.items() if origin is not None}
         options["missing_user_values"] = {n: f for n, f in letters.items() if f and n in numeric}
-    if said := _what_it_is(table.schema):
-        options["file_label"] = said
+    if title := _synthetic_title(table.schema):
+        options["file_label"] = title
     getattr(pyreadstat_module(), f"write_{suffix[1:]}")(frame, str(path), **options)
 
 
-def _what_it_is(schema: pa.Schema) -> str:
-    """Return what a file says of itself, by the metadata of its rows: nothing, if not synthetic."""
-    said = schema.metadata or {}
-    release = said.get(b"missdp.release", b"").decode()
-    if b"missdp.synthetic" not in said:
+def _synthetic_title(schema: pa.Schema) -> str:
+    """Return the title of a file of synthetic rows, or an empty text for other rows."""
+    metadata = schema.metadata or {}
+    release = metadata.get(b"missdp.release", b"").decode()
+    if b"missdp.synthetic" not in metadata:
         return ""
     return f"{_SYNTHETIC}, release {release}" if release else _SYNTHETIC
 
 
 def _texts(attribute: AnyAttribute) -> list[str]:
-    """Return codes of missing cells that are text."""
+    """Return the codes of missing cells that are texts."""
     codes = (code for kind in attribute.kinds for code in attribute.codes_of(kind))
     return [code.strip() for code in codes if isinstance(code, str)]
 
 
 def _written_as(attribute: AnyAttribute, suffix: str) -> str | None:
-    """Return the origin of numbers that cells are written as, "" if they are plain; None: text."""
+    """Return the origin of written numbers, "" for plain numbers, or None for text."""
     if isinstance(attribute, Date):
         if attribute.format is None:
             return _WRITTEN[suffix][2 + isinstance(attribute, DateTime)]
@@ -236,26 +248,28 @@ def _written_as(attribute: AnyAttribute, suffix: str) -> str | None:
 
 
 def _format(attribute: AnyAttribute, suffix: str) -> str:
+    """Return the declared format of a written column, or an empty text."""
     if isinstance(attribute, Date) and attribute.format is None:
         return _WRITTEN[suffix][isinstance(attribute, DateTime)]
-    whole = attribute.integer if isinstance(attribute, Numeric) else _written_as(attribute, suffix)
-    return "F12.0" if suffix == ".sav" and whole not in (False, None) else ""
+    number = _written_as(attribute, suffix) is not None
+    integer = attribute.integer if isinstance(attribute, Numeric) else number
+    return "F12.0" if suffix == ".sav" and integer else ""
 
 
 def _column(cells: pa.ChunkedArray, origin: str | None, suffix: str) -> Any:
-    """Return cells as text without nulls, or as numbers, among which Stata's letters may be."""
+    """Return cells as text without nulls, or as numbers with letters of Stata."""
     import pandas as pd
 
     if origin is None:
         return pd.Series([cell or "" for cell in cells.to_pylist()], dtype=object)
-    found = [_number(cell, origin) for cell in cells.to_pylist()]
-    if suffix == ".dta" and any(isinstance(cell, str) for cell in found):
-        return pd.Series(found, dtype=object)
-    return pd.Series([np.nan if isinstance(cell, str) else cell for cell in found], dtype=float)
+    numbers = [_number(cell, origin) for cell in cells.to_pylist()]
+    if suffix == ".dta" and any(isinstance(cell, str) for cell in numbers):
+        return pd.Series(numbers, dtype=object)
+    return pd.Series([np.nan if isinstance(cell, str) else cell for cell in numbers], dtype=float)
 
 
 def _number(cell: Any, origin: str) -> float | str:
-    """Return a cell as a number, or the letter of Stata's that stands for a missing one."""
+    """Return a cell as a number, or the letter of a missing code of Stata."""
     if cell is None or isinstance(cell, (bool, int, float)):
         return np.nan if cell is None else float(cell)
     if isinstance(cell, str) and _LETTER.fullmatch(cell):
@@ -272,27 +286,29 @@ def _number(cell: Any, origin: str) -> float | str:
 
 
 def _labels(attribute: AnyAttribute, origin: str | None, suffix: str) -> dict[Any, str]:
-    """Return labels by what they are written for."""
+    """Map written levels and codes to their labels."""
     if origin is None:
         return dict(attribute.labels) if suffix == ".sav" else {}
-    found: dict[Any, str] = {}
+    labels: dict[Any, str] = {}
     for key, label in attribute.labels:
         number = {"true": 1.0, "false": 0.0}.get(key.lower(), read_number(key))
         if suffix == ".dta" and _LETTER.fullmatch(key):
-            found[key[1:]] = label
+            labels[key[1:]] = label
         elif number is not None and (suffix == ".sav" or number.is_integer()):
-            found[number if suffix == ".sav" else int(number)] = label
-    return found
+            labels[number if suffix == ".sav" else int(number)] = label
+    return labels
 
 
 def _missing(attribute: AnyAttribute) -> list[Any]:
-    """Return codes of missing cells as SPSS takes them: three, or a range in which nothing is."""
+    """Return codes of missing cells for SPSS: at most three, or a range without values."""
     codes = [code for kind in attribute.kinds for code in attribute.codes_of(kind)]
     if _written_as(attribute, ".sav") is None:
         texts = [str(code).strip() for code in codes if str(code).strip()]
-        return texts if len(texts) <= _MOST_CODES and max(map(len, texts), default=9) <= 8 else []
+        return (
+            texts if len(texts) <= _MAX_SPSS_CODES and max(map(len, texts), default=9) <= 8 else []
+        )
     numbers = sorted(float(code) for code in codes if is_number(code))
-    if len(numbers) <= _MOST_CODES:
+    if len(numbers) <= _MAX_SPSS_CODES:
         return list(numbers)
     if isinstance(attribute, Numeric):
         apart = numbers[-1] < attribute.lower or attribute.upper < numbers[0]
@@ -301,56 +317,64 @@ def _missing(attribute: AnyAttribute) -> list[Any]:
     return [{"lo": numbers[0], "hi": numbers[-1]}] if apart else []
 
 
-_PART = 4  # of the memory, that the parts of a workbook may take once they are unpacked
-_MOST_ROWS: Final = 1_048_576  # of a sheet, the names of the columns among them
-_FIRST = dt.date(1900, 3, 1)  # before it Excel has no calendar
+_PART = 4  # divisor of the limit of memory, for an unpacked workbook
+_MAX_SHEET_ROWS: Final = 1_048_576  # rows of a sheet, including the names of columns
+_FIRST = dt.date(1900, 3, 1)  # first date of Excel's calendar without errors
 _PURPOSE: Final = "files of Excel"
 
 
 def _rows(path: Path) -> Iterator[list[Any]]:
-    """Yield the rows of the first sheet, the names of the columns first."""
+    """Yield the rows of the first sheet. The first row has the names of the columns."""
     import zipfile
 
     workbook = import_optional("python_calamine", purpose=_PURPOSE).CalamineWorkbook
-    with zipfile.ZipFile(path) as archive:  # one with a password is no archive
+    with zipfile.ZipFile(path) as archive:  # fails for a workbook with a password
         size = sum(part.file_size for part in archive.infolist())
-        if size > memory_in_force() // _PART:
+        if size > current_memory_limit() // _PART:
             raise DataError(
-                f"cannot read {str(path)!r}: unpacked, the workbook is larger than the limit of "
-                "memory has room for; save it as CSV, or raise the limit (--memory, memory_limit)"
+                f"cannot read {str(path)!r}: the unpacked workbook exceeds the limit of memory. "
+                "Save it as CSV, or raise the limit (--memory, memory_limit)."
             )
-        if archive.testzip() is not None:  # a part is longer than it says, or damaged
+        if archive.testzip() is not None:  # a part is longer than declared, or damaged
             raise zipfile.BadZipFile
     with workbook.from_path(path) as book:
         yield from book.get_sheet_by_index(0).iter_rows()
 
 
 def _sheet_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the columns."""
+    """Return the names of the columns of a sheet."""
     return tuple(map(str, next(_rows(path), [])))
 
 
 def _sheet_batches(path: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns, as one batch; an empty cell is missing."""
+    """Yield the named columns as one batch. An empty cell is missing. Private."""
     import pyarrow as pa
 
-    head, *rows = [*_rows(path)] or [[]]
-    found = [str(cell) for cell in head]
-    columns = [[None if row[k] == "" else row[k] for row in rows] for k in map(found.index, names)]
-    yield pa.RecordBatch.from_arrays([*map(in_arrow, columns)], list(names))
+    header, *rows = [*_rows(path)] or [[]]
+    places = map([str(cell) for cell in header].index, names)
+    columns = [[None if row[k] == "" else row[k] for row in rows] for k in places]
+    yield pa.RecordBatch.from_arrays([*map(to_arrow_array, columns)], list(names))
 
 
 class SheetWriter:
-    """Write rows into the first sheet of a new workbook; text is never a formula or a link."""
+    """Writer of rows to the first sheet of a new workbook. Text is never a formula or a link.
+
+    Parameters
+    ----------
+    sink : file
+        A binary file.
+    schema : pyarrow.Schema
+        The names of the columns, and the metadata of the rows.
+    """
 
     def __init__(self, sink: Any, schema: pa.Schema) -> None:
         xlsxwriter = import_optional("xlsxwriter", purpose=_PURPOSE)
         options = {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
         self._rows = 0
         self._book = xlsxwriter.Workbook(sink, options)
-        if said := _what_it_is(schema):
-            promised = schema.metadata.get(b"missdp.guarantee", b"").decode()
-            self._book.set_properties({"title": said, "comments": promised})
+        if title := _synthetic_title(schema):
+            guarantee = schema.metadata.get(b"missdp.guarantee", b"").decode()
+            self._book.set_properties({"title": title, "comments": guarantee})
         self._sheet = self._book.add_worksheet()
         self._formats = [
             self._book.add_format({"num_format": "yyyy-mm-dd" + time * " hh:mm:ss"})
@@ -359,14 +383,16 @@ class SheetWriter:
         self._write_row(schema.names)
 
     def write_table(self, table: pa.Table) -> None:
-        """Write some rows."""
-        if self._rows + table.num_rows > _MOST_ROWS:
-            raise OutputError(f"a sheet of Excel has at most {_MOST_ROWS - 1:,} rows: write CSV")
+        """Write a block of rows."""
+        if self._rows + table.num_rows > _MAX_SHEET_ROWS:
+            limit = f"{_MAX_SHEET_ROWS - 1:,}"
+            raise OutputError(f"a sheet of Excel has at most {limit} rows. Write CSV.")
         columns = [column.to_pylist() for column in table.columns]
         for row in zip(*columns, strict=True):
             self._write_row(row)
 
     def _write_row(self, row: Any) -> None:
+        """Write the cells of a row."""
         for place, cell in enumerate(row):
             if isinstance(cell, dt.date):
                 self._write_date(place, cell)
@@ -377,7 +403,7 @@ class SheetWriter:
         self._rows += 1
 
     def _write_date(self, place: int, cell: dt.date) -> None:
-        """Write a date; as text in ISO 8601 if Excel has none such, or no time zone."""
+        """Write a date. Dates before 1900-03-01 and with a time zone become ISO 8601 text."""
         time = isinstance(cell, dt.datetime)
         day = cell.date() if isinstance(cell, dt.datetime) else cell
         if day < _FIRST or getattr(cell, "tzinfo", None) is not None:

@@ -1,7 +1,7 @@
-"""Files of rows, by their suffix: the names of their columns, and their rows in batches.
+"""Data files by suffix: the names of their columns, and their rows in batches.
 
-Nothing about a cell is guessed here: Parquet files keep their types, and the cells of CSV files
-stay text. Errors of the engines, which may quote a cell, are replaced.
+Nothing about a cell is guessed here. Parquet files keep their types, and cells of CSV files stay
+text. Errors of libraries may quote a cell, so they are replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from missdp.schema import Layout
 from missdp.schema.layout import PLAIN
 from missdp.table.cells import without_long_cells
 from missdp.table.csv_files import CsvFile, Header
-from missdp.table.memory import batch_capacity, memory_in_force
+from missdp.table.memory import batch_capacity, current_memory_limit
 from missdp.table.packages import EXCEL, STAT, STAT_FILES, Described, FileFormat, described
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     import pyarrow.parquet
 
 
-BATCH_ROWS = 65_536
+BATCH_ROWS = 65_536  # rows of a batch
 CSV_FILES, PARQUET_FILES = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq")
 _FEATHER, _EXCEL = (".feather", ".arrow"), (".xlsx",)
 READABLE = (*CSV_FILES, *PARQUET_FILES, *_FEATHER, *_EXCEL, *STAT_FILES)
-_LEAST_ROW_BYTES = 16  # bytes of memory that a row takes at the least
-_COPIES = 5.2  # of the cells of a Parquet file, while they are read
-_SHORT = 64  # bytes of a cell that nobody calls long
+_MIN_ROW_BYTES = 16  # smallest memory of a row, in bytes
+_COPIES = 5.2  # peak memory of reading a Parquet file, in multiples of its cells
+_SHORT = 64  # bytes of a cell that never counts as long
 
 
 class _OpenFile:
-    """A file that stays open as long as this object is there; no child process has it."""
+    """File that stays open for the lifetime of this object. Child processes do not inherit it."""
 
     def __init__(self, path: Path) -> None:
         self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -47,24 +47,25 @@ class _OpenFile:
 
 
 class DataFile:
-    """A file of rows: CSV, Parquet, Feather, Excel, SPSS, Stata or SAS, by its suffix.
+    """Data file: CSV, Parquet, Feather, Excel, SPSS, Stata or SAS, by its suffix.
 
     A CSV, Parquet or Feather file is opened by its name once, so that all passes read one file.
 
     Parameters
     ----------
     path : Path
+        The name of the file.
     layout : Layout, optional
-        How a text file is written.
+        The layout of a text file.
     hold : bool, default True
-        Whether the file stays open.
+        True if the file stays open.
     """
 
     def __init__(self, path: Path, layout: Layout = PLAIN, *, hold: bool = True) -> None:
         self.path, self.layout, self._hold = path, layout, hold
 
     def with_layout(self, layout: Layout) -> DataFile:
-        """Return the same open file, written in another way."""
+        """Return the open file with another declared layout."""
         if layout == self.layout:
             return self
         other = DataFile(self.path, layout, hold=self._hold)
@@ -73,7 +74,7 @@ class DataFile:
         return other
 
     def is_of(self, suffixes: tuple[str, ...]) -> bool:
-        """Whether the name has one of these suffixes."""
+        """Return True if the name has one of these suffixes."""
         return self.path.name.lower().endswith(suffixes)
 
     @cached_property
@@ -83,7 +84,7 @@ class DataFile:
         Raises
         ------
         DataError
-            If the file cannot be read, or a name is empty. Quotes no cell.
+            If the file cannot be read, or a name is empty. The message quotes no cell.
         """
         with self._readable():
             names = self._format.names(self._place)
@@ -94,8 +95,8 @@ class DataFile:
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, a batch of rows at a time.
 
-        The header line of a CSV file decides what separates its fields; quotes are double; cells
-        stay text here, because the schema says how to read them. Empty fields are null.
+        The header line of a CSV file determines the delimiter. Quotes are double quotes. Cells stay
+        text here, because the schema has their format. Empty fields are null.
 
         Parameters
         ----------
@@ -105,7 +106,7 @@ class DataFile:
         Yields
         ------
         pyarrow.RecordBatch
-            Private. An error quotes no cell.
+            Private. Errors quote no cell.
         """
         import pyarrow as pa
 
@@ -128,13 +129,13 @@ class DataFile:
 
         with contextlib.suppress(OSError, EOFError, zlib.error, pa.ArrowException):
             if self.is_of(CSV_FILES):
-                return self.csv.count_lines(memory_in_force() // _LEAST_ROW_BYTES)
+                return self.csv.count_lines(current_memory_limit() // _MIN_ROW_BYTES)
             if self.is_of(PARQUET_FILES):
                 return int(self._parquet.num_rows)
-        return None  # an error is raised when it is read
+        return None  # reading the file raises the error
 
     def facts(self) -> Mapping[str, Described]:
-        """Return labels and codes of missing cells that a file states of its columns."""
+        """Return the declarations of the file about its columns: labels and codes."""
         if not self.is_of(STAT_FILES):
             return {}
         with self._readable():
@@ -142,7 +143,7 @@ class DataFile:
 
     @property
     def header(self) -> Header:
-        """What separates the fields of a CSV file, and the names of its columns."""
+        """The delimiter of a CSV file, and the names of its columns."""
         with self._readable():
             return self.csv.header
 
@@ -153,7 +154,7 @@ class DataFile:
 
     @cached_property
     def _place(self) -> Path:
-        """Where the file is read once it is open: by its number, where the system has these."""
+        """The path of the open file, by its number if the system supports this."""
         _check_is_file(self.path)
         if not self.is_of(READABLE):
             raise DataError(
@@ -168,7 +169,7 @@ class DataFile:
 
     @property
     def _format(self) -> FileFormat:
-        """How a file with one of the suffixes is read."""
+        """The format of the file, by its suffix."""
         if self.is_of(CSV_FILES):
             noun = f"CSV file with{'out' * bool(self.layout.header)} a header line"
             csv = self.csv
@@ -184,17 +185,17 @@ class DataFile:
         return EXCEL if self.is_of(_EXCEL) else STAT
 
     def _readable(self) -> replacing:
-        """Replace errors about the content of the file, which may quote cells."""
+        """Replace errors about the content of the file, since they may quote cells."""
         import duckdb
         import pyarrow as pa
 
-        if self.is_of((*_EXCEL, *STAT_FILES)):  # whose libraries have errors of many kinds
+        if self.is_of((*_EXCEL, *STAT_FILES)):  # their libraries raise errors of many types
             return replacing(Exception, by=self._malformed)
-        known = (duckdb.Error, pa.ArrowException, csv.Error, OSError, EOFError, zlib.error)
-        return replacing(*known, UnicodeError, by=self._malformed)
+        errors = (duckdb.Error, pa.ArrowException, csv.Error, OSError, EOFError, zlib.error)
+        return replacing(*errors, UnicodeError, by=self._malformed)
 
     def _malformed(self, error: BaseException) -> MissDPError:
-        """Say why the file cannot be read; quotes no cell."""
+        """Return the error for a file that cannot be read. It quotes no cell."""
         if isinstance(error, MissDPError):
             return error
         if not self.is_of(CSV_FILES):
@@ -208,7 +209,7 @@ class DataFile:
                 f"cannot parse {str(self.path)!r} as CSV: line {line} is not "
                 f"{self.layout.encoding.upper()}. State the encoding of the file, as "
                 'encoding = "latin-1" in the table [file] of the schema or as --encoding latin-1 '
-                "of a draft, or convert the file to UTF-8"
+                "of a draft, or convert the file to UTF-8."
             )
         header = "" if self.layout.header else "there is no header line, "
         return DataError(
@@ -217,15 +218,14 @@ class DataFile:
         )
 
     def _unnamed(self, names: tuple[str, ...]) -> str:
-        """Say what an empty name is; quotes no name, which could be a cell without a header."""
+        """Return the message about an empty name. It quotes no name, which might be a cell."""
         if names[0] == "" and "" not in names[1:]:
             return (
                 f"the first column of {str(self.path)!r} has no name: pandas saves the row labels "
-                "of a frame like that. Save it again with index=False, or delete the column"
+                "of a frame like that. Save it again with index=False, or delete the column."
             )
-        return (
-            f"the header line of {str(self.path)!r} has a column without a name; name or delete it"
-        )
+        file = str(self.path)
+        return f"the header line of {file!r} has a column without a name. Name or delete it."
 
     @cached_property
     def _parquet(self) -> pa.parquet.FileMetaData:
@@ -234,25 +234,25 @@ class DataFile:
 
         return pa.parquet.read_metadata(self._place)
 
-    def _check_room(self) -> None:
-        """Refuse a file whose rows are read together, as a group, with too much text in cells."""
+    def _check_memory(self) -> None:
+        """Raise DataError if a row group, which is read at once, has too much text in cells."""
         for group in map(self._parquet.row_group, range(self._parquet.num_row_groups)):
             chunks = map(group.column, range(group.num_columns))
             sizes = (max(c.total_uncompressed_size, 8 * c.num_values) for c in chunks)
             long = sum(max(0, size - _SHORT * group.num_rows) for size in sizes)
             if long > batch_capacity() / _COPIES:
                 raise DataError(
-                    f"cannot read {str(self.path)!r}: a cell is longer than the limit of memory "
-                    "has room for; shorten it, or raise the limit (--memory, memory_limit)"
+                    f"cannot read {str(self.path)!r}: a cell exceeds the limit of memory. Shorten "
+                    "it, or raise the limit (--memory, memory_limit)."
                 )
 
     def _parquet_batches(self, place: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Read text and bytes as dictionaries: a long cell is there once, however often it is."""
+        """Yield batches with text and bytes as dictionaries, which store a repeated cell once."""
         import pyarrow as pa
         import pyarrow.parquet
 
         about = self._parquet
-        self._check_room()
+        self._check_memory()
         leaves = [about.schema.column(i) for i in range(about.num_columns)]
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         width = sum(leaf.length for leaf in leaves)
@@ -263,6 +263,7 @@ class DataFile:
 
 
 def _feather_names(place: Path) -> tuple[str, ...]:
+    """Return the names of the columns of a Feather file."""
     import pyarrow as pa
 
     with pa.memory_map(str(place)) as file:
@@ -270,6 +271,7 @@ def _feather_names(place: Path) -> tuple[str, ...]:
 
 
 def _feather_batches(place: Path, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Yield the named columns of a Feather file, a batch of rows at a time."""
     import pyarrow as pa
 
     with pa.memory_map(str(place)) as file:
@@ -279,10 +281,11 @@ def _feather_batches(place: Path, names: tuple[str, ...]) -> Iterator[pa.RecordB
 
 
 def _check_is_file(path: Path) -> None:
+    """Raise DataError unless a path is a file."""
     hint = ""
     with contextlib.suppress(OSError, ValueError):  # a name that no file can have
         if path.is_file():
             return
         if path.is_dir():
-            hint = ": it is a folder; to read all Parquet files in it, use Rows.of_parts"
+            hint = ": it is a folder. Rows.of_parts reads all Parquet files of a folder."
     raise DataError(f"no data file at {str(path)!r}{hint}")

@@ -1,4 +1,4 @@
-"""Row functions that read rows: cells to codes, rules applied, other bins, and survey weights."""
+"""Row functions that read rows: encoding with rules, other bins, and survey weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from missdp.session.row_kernel import (
     row_function,
 )
 from missdp.table.encode import Encoder
-from missdp.table.follow import follow_rules
+from missdp.table.follow import apply_rules
 from missdp.table.rows import Rows
 from missdp.table.units import survey_shares
 from missdp.threads import map_in_order
@@ -38,32 +38,32 @@ _Out = TypeVar("_Out")
 @row_function
 @dataclass(frozen=True, eq=False)
 class CodedRow(RowFunction):
-    """A row of cells as codes and numbers, with the rules of the schema applied.
+    """Row function from cells to codes and numbers, with the rules of the schema applied.
 
     Attributes
     ----------
     schema : Schema
-        The declared schema, of rows without units.
+        The declared schema, without unit and weight.
     read : tuple of str
-        The stored attributes whose cells come in.
-    wanted : tuple of str
-        The attributes whose codes come back.
+        The stored attributes whose cells are read.
+    requested : tuple of str
+        The attributes whose codes are returned.
     with_values : bool
-        Whether the numbers of numeric attributes come back too.
+        True if the numbers of numeric attributes are returned too.
     """
 
     schema: Schema
     read: tuple[str, ...]
-    wanted: tuple[str, ...]
+    requested: tuple[str, ...]
     with_values: bool = True
 
     @cached_property
     def columns(self) -> Mapping[Any, Range]:
-        """The codes of the wanted attributes, and the numbers of those that are numeric."""
+        """The codes of the requested attributes, and the numbers of numeric attributes."""
         numeric = {a.name for a in self.schema if isinstance(a, Numeric)}
-        valued = [name for name in self.wanted if name in numeric and self.with_values]
+        valued = [name for name in self.requested if name in numeric and self.with_values]
         ranges = column_ranges(self.schema, valued)
-        keys = [*self.wanted, *((VALUES, name) for name in valued)]
+        keys = [*self.requested, *((VALUES, name) for name in valued)]
         return {key: ranges[key] for key in keys}
 
     @cached_property
@@ -71,28 +71,44 @@ class CodedRow(RowFunction):
         return {name: Encoder(self.schema[name], self.schema.file) for name in self.read}
 
     def apply(self, rows: Block, uniforms: Floats) -> Block:
-        """Return codes and numbers; a cell that cannot be read becomes a public code.
+        """Return codes and numbers. A cell that cannot be read gets a public code.
 
         Raises
         ------
         DataError
-            If an attribute refuses cells outside its domain. The text quotes no cell.
+            If an attribute refuses cells outside its domain. The message quotes no cell.
         """
         del uniforms
         columns = {name: encoder.encode(rows[name]) for name, encoder in self._encoders.items()}
-        found: dict[Any, Any] = {}
-        if not self.wanted and self.schema.stored is self.schema:  # read only to refuse cells
-            return found
-        for name, column in follow_rules(self.schema, columns, self.wanted).items():
-            found[name] = column.codes
+        block: dict[Any, Any] = {}
+        # Columns may be read only because they may refuse a cell.
+        if not self.requested and self.schema.input_columns is self.schema:
+            return block
+        for name, column in apply_rules(self.schema, columns, self.requested).items():
+            block[name] = column.codes
             if (VALUES, name) in self.columns:
-                found[VALUES, name] = column.values
-        return found
+                block[VALUES, name] = column.values
+        return block
 
     def blocks(
         self, rows: Rows, then: Callable[[Block, int], _Out], *, n_jobs: int | None = None
     ) -> Iterator[_Out]:
-        """Yield a function of each block of coded rows and their number, a batch at a time."""
+        """Apply a function to each block of coded rows and their number, and yield the results.
+
+        Parameters
+        ----------
+        rows : Rows
+            The private rows.
+        then : callable
+            A function of a block and its number of rows.
+        n_jobs : int, optional
+            Number of threads.
+
+        Yields
+        ------
+        object
+            The result for each batch, in order.
+        """
 
         def coded(batch: pa.RecordBatch) -> _Out:
             cells = dict(zip(self.read, batch.columns, strict=True))
@@ -104,14 +120,14 @@ class CodedRow(RowFunction):
 @row_function
 @dataclass(frozen=True, eq=False)
 class WeightedRow(RowFunction):
-    """The amount that a row counts by its survey weight, clipped by the public bound of weights.
+    """Row function from a survey weight to a count, clipped by the public bound of weights.
 
     Attributes
     ----------
     weight : SurveyWeight
         The declared column, its largest weight, and the weight of a cell that cannot be read.
     layout : Layout, optional
-        How numbers are written in text.
+        The format of numbers in text.
     """
 
     weight: SurveyWeight
@@ -119,11 +135,11 @@ class WeightedRow(RowFunction):
 
     @property
     def columns(self) -> Mapping[Any, Range]:
-        """One column of whole numbers of steps, of which a row counts at most `STEPS`."""
+        """One column of whole numbers of steps, at most `STEPS` for each row."""
         return {self.weight.column: Range(np.dtype(np.int64), 0, STEPS)}
 
     def apply(self, rows: Block, uniforms: Floats) -> Block:
-        """Return the amount that each row counts."""
+        """Return the count of each row, in steps."""
         del uniforms
         name = self.weight.column
         return {name: survey_shares(rows[name], self.weight, self.layout)}
@@ -132,7 +148,7 @@ class WeightedRow(RowFunction):
 @row_function
 @dataclass(frozen=True, eq=False)
 class RecodedRow(RowFunction):
-    """A row of codes in the bins of another schema, which differs in bins alone.
+    """Row function from codes to codes in the bins of another schema, which differs in bins only.
 
     Attributes
     ----------
@@ -141,12 +157,12 @@ class RecodedRow(RowFunction):
     to : Schema
         The schema after the change.
     valued : tuple of str
-        The attributes of which there are numbers besides codes.
+        The attributes with numbers in addition to codes.
 
     Raises
     ------
     DataError
-        If the bins of an attribute differ of which there are no numbers.
+        If the bins of an attribute without numbers differ.
     """
 
     schema: Schema
@@ -157,7 +173,7 @@ class RecodedRow(RowFunction):
         super().__post_init__()
         for name in self._changed:
             if name not in self.valued:
-                raise DataError(f"attribute {name!r} has bins only, which cannot be recut")
+                raise DataError(f"attribute {name!r} has no numbers, so its bins cannot change")
 
     @cached_property
     def _changed(self) -> frozenset[str]:
@@ -171,18 +187,18 @@ class RecodedRow(RowFunction):
 
     @cached_property
     def columns(self) -> Mapping[Any, Range]:
-        """The codes of all attributes, and the numbers of some."""
+        """The codes of all attributes, and the numbers of the attributes ``valued``."""
         return column_ranges(self.to, self.valued)
 
     def apply(self, rows: Block, uniforms: Floats) -> Block:
-        """Return the row's codes in other bins; numbers and missing cells stay."""
+        """Return the rows with codes in other bins. Numbers and missing cells stay unchanged."""
         del uniforms
-        found = dict(rows)
+        block = dict(rows)
         for name in self._changed:
             old, new = self.schema[name], self.to[name]
             assert isinstance(new, Numeric)
             codes = new.encode_values(rows[VALUES, name])
             without = rows[name] >= old.size
             codes[without] = rows[name][without].astype(np.int64) - old.size + new.size
-            found[name] = codes.astype(code_dtype(new))
-        return found
+            block[name] = codes.astype(code_dtype(new))
+        return block

@@ -1,7 +1,8 @@
-"""Rows that come in batches, from wherever they are; each pass starts again from the first.
+"""Rows in batches, from any input. Each pass starts again from the first row.
 
-Before a row is read, metadata state the names of the columns and about how many rows there are: the
-footer of a Parquet file, or the catalogue of an engine. The lines of a CSV file are counted.
+Before a row is read, metadata state the names of the columns and the approximate number of rows.
+Metadata are the footer of a Parquet file or the catalogue of an engine. The lines of a CSV file are
+counted.
 """
 
 from __future__ import annotations
@@ -29,54 +30,52 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-_AS_THEY_ARE = frozenset(
-    (
-        *("boolean", "tinyint", "smallint", "integer", "bigint", "float", "double", "decimal"),
-        *("utinyint", "usmallint", "uinteger", "ubigint", "enum", "uuid"),
-        *("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"),
-        *("timestamp with time zone", "sqlnull", "null"),
-    )
-)
-_AS_BYTES = {"varchar": "encode({})", "blob": "{}"}  # without cells that are too long to be read
-# DuckDB hands these to Arrow in types that are too small for them; as text they are exact.
+# DuckDB converts cells of these types to Arrow without changes.
+_UNCHANGED = (
+    "boolean", "tinyint", "smallint", "integer", "bigint", "float", "double", "decimal", "utinyint",
+    "usmallint", "uinteger", "ubigint", "enum", "uuid", "date", "timestamp", "timestamp_s",
+    "timestamp_ms", "timestamp_ns", "timestamp with time zone", "sqlnull", "null",
+)  # fmt: skip
+_AS_BYTES = {"varchar": "encode({})", "blob": "{}"}  # cells that are too long are replaced
+# DuckDB's Arrow types are too small for these types. As text they are exact.
 _AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
 
 
 def _nothing() -> None:
-    return None
+    """Do nothing: the default of ``Rows.close``."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """Rows of a table, read in batches, as often as needed. Private, but for names of columns.
+    """Rows of a table, read in batches as often as needed. Private, except for names of columns.
 
     Use :meth:`of` for frames, files and relations, and :meth:`of_parts` for many Parquet files.
-    Databases have functions of their own in `missdp.engines`.
+    `missdp.engines` has functions for databases.
 
     Parameters
     ----------
     list_names : callable
         Returns the names of the columns.
     read : callable
-        Yields Arrow batches of the named columns, in this order. An error quotes no cell.
+        Yields Arrow batches of the named columns, in this order. Errors quote no cell.
     length : callable, optional
-        Returns about how many rows there are, from metadata; None if nothing says.
+        Returns the approximate number of rows from metadata, or None.
     is_parsed : bool, default False
-        Whether a row that cannot be read is only found when its batch is read.
+        True if an unreadable row is detected only when its batch is read.
     is_queried : bool, default False
-        Whether a database reads the rows, and may fail at a cell.
+        True if a database reads the rows, and may fail at a cell.
     is_ordered : bool, default False
-        Whether each pass sees the same rows in the same order.
+        True if each pass has the same rows in the same order.
     data_files : tuple of DataFile, optional
-        The files that the rows are read from.
+        The files of the rows.
     place : Path, optional
-        The database, or the folder or pattern of files, that the rows are read from.
+        The database, or the folder or pattern of files, of the rows.
     ignored : collection of str, optional
         Columns that are never read.
     is_chosen : bool, default False
-        Whether rows were chosen or weighed by unit or weight.
+        True if rows were sampled by unit, or weighted.
     unit_weights, unit_sums : ndarray of int64, optional
-        The amounts that rows, and units together, count: see `missdp.table.units`. Private.
+        The counts of rows, and sums over units: see `missdp.table.units`. Private.
     close : callable, optional
         Closes the connection of a database.
 
@@ -104,41 +103,56 @@ class Rows:
     close: Callable[[], None] = _nothing
 
     @classmethod
-    def of(cls, data: Any, schema: Schema | None = None, *, besides: tuple[str, ...] = ()) -> Rows:
-        """Return the rows of a table.
+    def of(cls, data: Any, schema: Schema | None = None, *, extra: tuple[str, ...] = ()) -> Rows:
+        """Open the rows of a table.
 
         Parameters
         ----------
         data : frame, DuckDB relation, Rows, str, Path, dict or list
-            As :meth:`Table.read` takes them.
+            The input, as for :meth:`Table.read`. Private.
         schema : Schema, optional
-            Says how a file is written, and which columns are not read.
-        besides : tuple of str, optional
-            Columns of a frame besides those of the schema.
+            Public facts: the layout of a file, and columns that are not read.
+        extra : tuple of str, optional
+            Columns of a frame in addition to the columns of the schema.
+
+        Returns
+        -------
+        Rows
+            Private.
         """
         if not is_streamed(data):
-            names = None if schema is None else (*schema.stored.names, *besides)
-            return _of_frame(data, names, () if schema is None else schema.unread)
+            names = None if schema is None else (*schema.input_columns.names, *extra)
+            return _of_frame(data, names, () if schema is None else schema.ignored_columns)
         if isinstance(data, str | Path):
             rows = _of_files((DataFile(Path(data)),))
         else:
-            rows = data if isinstance(data, Rows) else of_relation(data)
+            rows = data if isinstance(data, Rows) else relation_rows(data)
         return rows if schema is None else rows.declared(schema)
 
     @classmethod
     def of_parts(cls, place: str | Path) -> Rows:
-        """Return the rows of Parquet files with the same columns: of a folder, or of a pattern.
+        """Open the rows of Parquet files with the same columns, in a folder or by a pattern.
 
         Parameters
         ----------
         place : str or Path
-            A folder, of which every ``.parquet`` or ``.pq`` file is read, also in folders below,
-            but none whose name starts with a dot or an underscore; or a pattern such as
-            ``"visits/2024-*.parquet"``.
+            A folder, or a pattern such as ``"visits/2024-*.parquet"``. In a folder and its
+            subfolders, every ``.parquet`` or ``.pq`` file is read, except names that start with a
+            dot or an underscore.
+
+        Returns
+        -------
+        Rows
+            Private.
+
+        Raises
+        ------
+        DataError
+            If there is no file, or the columns of two files differ.
 
         Notes
         -----
-        Names of folders (``year=2024/``) are no columns here.
+        Names of folders (``year=2024/``) do not become columns.
 
         Examples
         --------
@@ -152,7 +166,7 @@ class Rows:
         ...     rows.names, rows.approximate_length()
         (('age',), 3)
         """
-        # Not held: a process may have so many files open only.
+        # The files are not held, since the number of open files is limited.
         files = tuple(DataFile(path, hold=False) for path in _parts(Path(place)))
         for file in files[1:]:
             if {*file.names} != {*files[0].names}:
@@ -162,19 +176,19 @@ class Rows:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the columns that are read."""
-        found = tuple(self.list_names())
-        if self.data_files and len({*found}) < len(found):
-            # Unnamed: without a schema, the first line could be a row of a file without a header.
+        names = tuple(self.list_names())
+        if self.data_files and len({*names}) < len(names):
+            # The name is not quoted: without a header, the first line is a private row.
             file = str(self.files[0])
-            raise DataError(f"the header of {file!r} repeats a column name; rename the columns")
-        return tuple(name for name in found if name not in self.ignored)
+            raise DataError(f"the header of {file!r} repeats a column name. Rename the columns.")
+        return tuple(name for name in names if name not in self.ignored)
 
     def approximate_length(self) -> int | None:
-        """Return about how many rows there are, from metadata; None if nothing says."""
+        """Return the approximate number of rows from metadata, or None. Private."""
         return None if self.length is None else self.length()
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns, in this order, a batch at a time; an error quotes no cell."""
+        """Yield the named columns, in this order, a batch at a time. Errors quote no cell."""
         return self.read(names)
 
     def check(
@@ -184,16 +198,17 @@ class Rows:
         unread: Collection[str] = (),
         places: Mapping[str, str] | None = None,
     ) -> None:
-        """Refuse repeated, absent and undeclared columns, but for some that are never read.
+        """Check the columns of the rows against the columns that a schema declares.
 
         Parameters
         ----------
         names : tuple of str
-            The columns that there must be.
+            The columns that the schema declares.
         unread : collection of str, default ()
-            Columns that there may be.
+            Columns that may be present or absent.
         places : mapping of str to str, optional
-            Where the schema names a column, if not as an attribute: ``{"id": "[unit] column"}``.
+            The place of a column in the schema, if it is not an attribute:
+            ``{"id": "[unit] column"}``.
 
         Raises
         ------
@@ -204,35 +219,35 @@ class Rows:
         check_columns(list(self.list_names()), names, unread=unread, places=places)
 
     def declared(self, schema: Schema) -> Rows:
-        """Return the rows as a schema declares their file, without columns that are not read."""
-        rows = self.written(schema.file)
-        return replace(rows, ignored={*self.ignored, *schema.unread})
+        """Return the rows with the layout of a schema, without columns that are not read."""
+        rows = self.with_layout(schema.file)
+        return replace(rows, ignored={*self.ignored, *schema.ignored_columns})
 
-    def written(self, layout: Layout) -> Rows:
-        """Return the rows of the same files, which are written in another way."""
+    def with_layout(self, layout: Layout) -> Rows:
+        """Return the rows of the files with another declared layout."""
         files = tuple(file.with_layout(layout) for file in self.data_files)
         if files == self.data_files:
             return self
         if self.is_chosen:
-            raise ParameterError("rows that were chosen by unit have the layout they were read in")
+            raise ParameterError("rows that were sampled by unit keep the layout of their reading")
         return replace(_of_files(files, self.place), ignored=self.ignored)
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The paths of the files that the rows are read from."""
+        """The paths of the files of the rows."""
         return tuple(file.path for file in self.data_files)
 
     @property
     def is_text(self) -> bool:
-        """Whether rows come from CSV files, which are refused if a row is malformed."""
+        """True if rows come from CSV files, which are refused if a row is malformed."""
         return any(file.is_of(CSV_FILES) for file in self.data_files)
 
     def described(self) -> Mapping[str, Described]:
-        """Return labels and codes of missing cells that a file states of its columns."""
+        """Return the declarations of a file about its columns: labels and codes."""
         return self.data_files[0].facts() if self.data_files else {}
 
     def would_read(self, path: Path) -> bool:
-        """Whether a file that is written there would be one of these files from then on."""
+        """Return True if a file at ``path`` would become one of the files of the rows."""
         if self.place is None or not self.data_files or path.suffix.lower() not in PARQUET_FILES:
             return False
         if self.place.is_dir():
@@ -245,17 +260,17 @@ class Rows:
 
 
 def is_streamed(data: Any) -> bool:
-    """Whether rows come in batches from where they are: files, relations and `Rows`."""
+    """Return True for input that is read in batches: files, relations and `Rows`."""
     if isinstance(data, str | Path | Rows):
         return True
-    duckdb = sys.modules.get("duckdb")  # as long as nobody imported it, nothing is a relation of it
+    duckdb = sys.modules.get("duckdb")  # without the module, no object is a relation
     return duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation)
 
 
 def may_refuse(data: Any) -> bool:
-    """Tell whether rows may be refused as a whole for what is in one of them.
+    """Return True if one row may cause the refusal of all rows.
 
-    CSV files are, for a malformed row, and queries of databases, for a cell that they cannot read.
+    A malformed row of a CSV file and an unreadable cell of a database query refuse all rows.
     """
     if isinstance(data, str | Path):
         return DataFile(Path(data)).is_of(CSV_FILES) or Path(data).is_dir()
@@ -265,20 +280,20 @@ def may_refuse(data: Any) -> bool:
 
 
 def _of_frame(data: Any, names: tuple[str, ...] | None, unread: Collection[str]) -> Rows:
-    """Return the rows of a frame, or of lists; no ``unread`` cell is looked at."""
+    """Return the rows of a frame or of lists. Cells of ``unread`` columns are never read."""
     import pyarrow as pa
 
     cells = arrow_columns(data, names, unread=unread)
     length = len(next(iter(cells.values()), ()))
 
-    def read(wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        yield from pa.table({name: cells[name] for name in wanted}).to_batches(BATCH_ROWS)
+    def read(requested: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        yield from pa.table({name: cells[name] for name in requested}).to_batches(BATCH_ROWS)
 
     return Rows(lambda: tuple(cells), read, lambda: length, is_ordered=True)
 
 
 def _of_files(files: tuple[DataFile, ...], place: Path | None = None) -> Rows:
-    """Return the rows of one file after the other."""
+    """Return the rows of files, one file after the other."""
 
     def read(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         for file in files:
@@ -299,7 +314,7 @@ def _of_files(files: tuple[DataFile, ...], place: Path | None = None) -> Rows:
     )
 
 
-def of_relation(
+def relation_rows(
     relation: duckdb.DuckDBPyRelation, length: Callable[[], int | None] | None = None
 ) -> Rows:
     """Return the rows of a DuckDB relation."""
@@ -307,14 +322,14 @@ def of_relation(
     import pyarrow as pa
 
     def names() -> tuple[str, ...]:
-        with replacing(duckdb.Error, by=DataError("the relation cannot be read any more")):
+        with replacing(duckdb.Error, by=DataError("the relation can no longer be read")):
             return tuple(relation.columns)
 
-    def read(wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def read(requested: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         unreadable = DataError("the data cannot be read: a row is malformed or the query fails")
         private = replacing(duckdb.Error, pa.ArrowException, OSError, by=unreadable)
         with private:
-            projected = relation.project(", ".join(_terms(relation, wanted)))
+            projected = relation.project(", ".join(_terms(relation, requested)))
             reader = projected.to_arrow_reader(BATCH_ROWS)
         with contextlib.closing(reader):
             while True:
@@ -328,6 +343,7 @@ def of_relation(
 
 
 def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterator[str]:
+    """Yield the SQL term of each column, in a type that Arrow represents exactly."""
     kinds = dict(zip(relation.columns, relation.types, strict=True))
     for name in names:
         column, kind = '"' + name.replace('"', '""') + '"', kinds[name].id
@@ -336,7 +352,7 @@ def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterato
                 f"CASE WHEN octet_length({_AS_BYTES[kind].format(column)}) > {LONGEST_BYTES} "
                 f"THEN '\\xFF'::BLOB ELSE {_AS_BYTES[kind].format(column)} END AS {column}"
             )
-        elif kind in _AS_THEY_ARE:
+        elif kind in _UNCHANGED:
             yield column
         elif kind in _AS_TEXT:
             yield f"CAST({column} AS VARCHAR) AS {column}"
@@ -344,8 +360,8 @@ def _terms(relation: duckdb.DuckDBPyRelation, names: tuple[str, ...]) -> Iterato
             yield f"CASE WHEN {column} IS NOT NULL THEN '\\xFF'::BLOB END AS {column}"
 
 
-def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
-    """Return the relation of one SELECT statement; refuse anything else, and run none of it."""
+def select_relation(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Return the relation of one SELECT statement. Other statements never run."""
     import duckdb
 
     with replacing(duckdb.Error, by=ParameterError("the query is not valid SQL")):
@@ -358,25 +374,26 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPy
 
 def _parts(place: Path) -> tuple[Path, ...]:
     """Return the Parquet files of a folder or a pattern, in the order of their names."""
-    found: list[Path] = []
+    paths: list[Path] = []
     with contextlib.suppress(OSError, ValueError):  # a name that no file can have
         if place.is_dir():
-            found = [path for path in place.rglob("*") if not _hidden(path.relative_to(place))]
+            paths = [path for path in place.rglob("*") if not _hidden(path.relative_to(place))]
         else:
-            found = [Path(name) for name in glob.glob(str(place), recursive=True)]
-    found = sorted(p for p in found if p.suffix.lower() in PARQUET_FILES and p.is_file())
-    if not found:
+            paths = [Path(name) for name in glob.glob(str(place), recursive=True)]
+    paths = sorted(p for p in paths if p.suffix.lower() in PARQUET_FILES and p.is_file())
+    if not paths:
         raise DataError(
-            f"no Parquet files at {str(place)!r}: name a folder of them, or a pattern such as "
-            "'visits/*.parquet'"
+            f"no Parquet files at {str(place)!r}. Name a folder with Parquet files, or a pattern "
+            "such as 'visits/*.parquet'."
         )
-    # A pattern may find a file twice, and a link is the file that it leads to: rows count once.
+    # A pattern may match a file twice, and links may lead to one file. Its rows count once.
     files: dict[tuple[int, int], Path] = {}
-    for path in found:
+    for path in paths:
         about = path.stat()
         files.setdefault((about.st_dev, about.st_ino), path)
     return tuple(files.values())
 
 
 def _hidden(path: Path) -> bool:
+    """Return True if a part of a path starts with a dot or an underscore."""
     return any(part.startswith((".", "_")) for part in path.parts)

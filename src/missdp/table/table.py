@@ -1,4 +1,4 @@
-"""Private rows, as integer codes plus a mask per attribute: a whole table, or block after block."""
+"""Private rows as integer codes and masks per attribute: tables, or blocks of rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from missdp.schema.layout import PLAIN
 from missdp.schema.numeric import code_dtype
 from missdp.schema.schema import check_schema
 from missdp.table.decode import MissingForm, Values, check_missing_form, decode
-from missdp.table.encode import Column
-from missdp.table.follow import computed
+from missdp.table.encode import CodedColumn
+from missdp.table.follow import computed_columns
 from missdp.table.frames import frame_kind, native_from_arrow
 from missdp.table.rows import Rows
 from missdp.table.units import rows_of_units
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Rows of a table as codes and masks; private unless it was made from released values.
+    """Rows of a table as codes and masks. Private unless made from released values.
 
-    Use :meth:`read` (any frame or file) or :meth:`from_codes`. The representation is the same for
-    every input: per attribute an array of codes in ``0..size - 1``, or from ``size`` on for a cell
+    Use :meth:`read` (any frame or file) or :meth:`from_codes`. All inputs have one representation.
+    Each attribute has an array of codes in ``0..size - 1``. Codes from ``size`` on mark cells
     without a value, one code for each of the attribute's ``kinds`` of missing.
 
     Parameters
     ----------
     schema : Schema
         Public facts.
-    columns : mapping of str to Column
-        One per attribute, all of one length.
+    columns : mapping of str to CodedColumn
+        One column per attribute, all of one length.
     kind : {"pandas", "polars", "pyarrow"}
-        The kind of frame that came in, which is the kind that goes out.
+        The kind of the input frame, which is the default kind of output frames.
 
     Notes
     -----
@@ -61,7 +61,7 @@ class Table:
     """
 
     def __init__(
-        self, schema: Schema, columns: Mapping[str, Column], *, kind: FrameKind = "pandas"
+        self, schema: Schema, columns: Mapping[str, CodedColumn], *, kind: FrameKind = "pandas"
     ) -> None:
         if set(columns) != set(schema.names):
             raise DataError("a table needs exactly one column per attribute of its schema")
@@ -70,15 +70,15 @@ class Table:
         self.schema = schema
         self.kind = kind
         self._columns = {name: columns[name] for name in schema.names}
-        # What its rows were chosen and weighed by, while they were read. Private.
+        # The schema, weights and sums by which rows were sampled while they were read. Private.
         self._read_as: Schema | None = None
         self._weights: Ints | None = None
         self._sums: Ints | None = None
 
     def _of_rows(self) -> Table:
-        """Return the rows, chosen by their units, with a schema that declares none, and weights.
+        """Return the rows, sampled by their units, with weights and a schema without units.
 
-        Not public: which rows are chosen depends on all rows of a unit: nothing is proven for one.
+        This is not public, since no guarantee for single rows holds for the sample.
         """
         fact = self.schema.unit or self.schema.weight
         if fact is None:
@@ -86,18 +86,18 @@ class Table:
         if self._read_as is None or self._read_as != self.schema:
             done = "chosen" if self.schema.unit else "weighed"
             raise DataError(
-                f"these rows were not {done} by their {fact.column!r}, which is known while a "
-                "table is read: pass Table.read(...) as it is, or the frame or path itself"
+                f"these rows were not {done} by their {fact.column!r}, which is only possible "
+                "while a table is read. Pass the result of Table.read, or the frame or path."
             )
-        found = Table(self.schema.of_rows, self._columns, kind=self.kind)
-        found._weights, found._sums = self._weights, self._sums
-        return found
+        table = Table(self.schema.without_unit, self._columns, kind=self.kind)
+        table._weights, table._sums = self._weights, self._sums
+        return table
 
     @classmethod
     def read_part(
         cls, rows: Rows, schema: Schema, some: Schema, valued: Container[str] | None
     ) -> Table:
-        """Read some attributes, and perhaps only the levels or bins of some of these.
+        """Read some attributes, with numbers for some of them.
 
         Parameters
         ----------
@@ -106,9 +106,9 @@ class Table:
         schema : Schema
             Public facts about all columns.
         some : Schema
-            Of the attributes that are read. All columns are read where one may refuse a cell.
+            The requested attributes. Columns that may refuse a cell are read in addition.
         valued : container of str, optional
-            Attributes of which values are kept. None: the whole table is read.
+            Attributes with numbers in the result. None: all attributes are read.
 
         Returns
         -------
@@ -123,18 +123,18 @@ class Table:
         if valued is None:
             return cls.read(rows, schema)
 
-        def lean(columns: dict[str, Column]) -> dict[str, Column]:
-            return {n: c if n in valued else Column(c.codes) for n, c in columns.items()}
+        def without_numbers(columns: dict[str, CodedColumn]) -> dict[str, CodedColumn]:
+            return {n: c if n in valued else CodedColumn(c.codes) for n, c in columns.items()}
 
         batches = read_columns(rows, schema, some.names, refusing=True)
-        return cls(some, joined(map(lean, batches), some))
+        return cls(some, concatenate_columns(map(without_numbers, batches), some))
 
     @classmethod
     def without_rows(cls, schema: Schema) -> Table:
-        """Return an empty table of a schema, which no ledger pays for."""
+        """Return an empty table of a schema, which charges no ledger."""
         facts = {"ledger": "", "file": PLAIN, "ignore": (), "keys": (), "undeclared_columns": ()}
         plain = replace(schema, **facts)  # type: ignore[arg-type]
-        return cls.read({name: [] for name in plain.stored.names}, plain)
+        return cls.read({name: [] for name in plain.input_columns.names}, plain)
 
     @classmethod
     def read(cls, data: Any, schema: Schema) -> Table:
@@ -143,30 +143,35 @@ class Table:
         Parameters
         ----------
         data : Table, frame, DuckDB relation, Rows, str, Path, dict or list
-            A frame is one of pandas, polars or Arrow, or of any library with Arrow's C interface
-            (``__arrow_c_stream__``): also a record batch reader, which is used up by that. A path
-            names a CSV or Parquet file. A dict has a list of cells for each column; a list has a
-            dict for each row, in which a cell that is missing may be left out. Rows are read in
-            batches, so that little more is held at once than the codes and
-            numbers of the table.
+            A frame is a frame of pandas, polars or Arrow, or of any library with Arrow's C
+            interface (``__arrow_c_stream__``). A record batch reader is consumed. A path names a
+            CSV or Parquet file. A dict has a list of cells for each column. A list has a dict for
+            each row, which may omit missing cells. Rows are read in batches, so memory holds little
+            more than the codes and numbers of the table.
         schema : Schema
-            The declared domain. If it declares a unit, at most ``max_rows`` rows of each are read,
-            chosen at random.
+            The declared domain. If it declares a unit, at most ``max_rows`` rows of each unit are
+            read, drawn at random.
+
+        Returns
+        -------
+        Table
+            Private.
 
         Raises
         ------
         DataError
             If the data does not fit the schema. The message quotes no value and no count.
         SchemaError
-            If the schema is none, but a path, say.
+            If the schema is not a `Schema`, for example a path.
         """
         check_schema(schema)
         if isinstance(data, Table):
             if data.schema != schema:
                 raise DataError("the table was read with another schema")
             return data
-        rows, facts = rows_of_units(data, schema), schema.of_rows
-        read = cls(schema, joined(read_columns(rows, facts), facts), kind=frame_kind(data))
+        rows, facts = rows_of_units(data, schema), schema.without_unit
+        columns = concatenate_columns(read_columns(rows, facts), facts)
+        read = cls(schema, columns, kind=frame_kind(data))
         if rows.is_chosen:
             read._read_as, read._weights, read._sums = schema, rows.unit_weights, rows.unit_sums
         return read
@@ -175,37 +180,73 @@ class Table:
     def from_codes(
         cls, schema: Schema, codes: Mapping[str, ArrayLike], *, kind: FrameKind = "pandas"
     ) -> Table:
-        """Build a table from codes; numeric attributes get no values, only bins."""
+        """Build a table from codes. Numeric attributes get bins without numbers.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts.
+        codes : mapping of str to array of shape (n_rows,)
+            The codes of each attribute.
+        kind : {"pandas", "polars", "pyarrow"}, default "pandas"
+            The kind of output frames.
+
+        Returns
+        -------
+        Table
+            With copies of the codes.
+
+        Raises
+        ------
+        DataError
+            If codes are absent or out of range.
+        """
         columns = {}
         for attribute in schema:
             if attribute.name not in codes:
                 raise DataError(f"no codes for attribute {attribute.name!r}")
-            columns[attribute.name] = Column(_check_codes(attribute, codes[attribute.name]))
+            columns[attribute.name] = CodedColumn(_check_codes(attribute, codes[attribute.name]))
         return cls(schema, columns, kind=kind)
 
     @classmethod
     def of_block(
         cls, schema: Schema, block: Mapping[Any, NDArray[Any]], *, kind: FrameKind = "pandas"
     ) -> Table:
-        """Build a table from the columns of a block of rows; see `missdp.session.row_kernel`."""
+        """Build a table from the columns of a block of rows of `missdp.session.row_kernel`.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts.
+        block : mapping of names to ndarray of shape (n_rows,)
+            The codes, and the numbers of some attributes.
+        kind : {"pandas", "polars", "pyarrow"}, default "pandas"
+            The kind of output frames.
+
+        Returns
+        -------
+        Table
+            Private if the block is private.
+        """
         return cls(schema, _columns(block, schema.names), kind=kind)
 
     def block(self) -> dict[Any, NDArray[Any]]:
         """Return the columns as a block of rows, which row functions map. Private."""
-        found: dict[Any, NDArray[Any]] = {}
+        block: dict[Any, NDArray[Any]] = {}
         for attribute in self.schema:
             column = self._columns[attribute.name]
-            found[attribute.name] = column.codes.astype(code_dtype(attribute), copy=False)
+            block[attribute.name] = column.codes.astype(code_dtype(attribute), copy=False)
             if column.values is not None:
-                found["values", attribute.name] = column.values
-        return found
+                block["values", attribute.name] = column.values
+        return block
 
     @classmethod
-    def joined(cls, tables: Iterable[Table]) -> Table:
-        """Return the rows of several tables of one schema, at least one, one after the other."""
+    def concatenate(cls, tables: Iterable[Table]) -> Table:
+        """Concatenate the rows of one or more tables of one schema."""
         parts = iter(tables)
         first = next(parts)
-        columns = joined((table._columns for table in chain([first], parts)), first.schema)
+        blocks = (table._columns for table in chain([first], parts))
+        columns = concatenate_columns(blocks, first.schema)
         return cls(first.schema, columns, kind=first.kind)
 
     def __repr__(self) -> str:
@@ -214,17 +255,17 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())).codes)
 
-    def column(self, name: str) -> Column:
-        """Codes of an attribute, and its values if the table holds any."""
+    def column(self, name: str) -> CodedColumn:
+        """Return the codes of an attribute, and its numbers if the table has them."""
         self.schema[name]
         return self._columns[name]
 
     def codes(self, name: str) -> NDArray[np.unsignedinteger]:
-        """Codes of an attribute, shape ``(n,)``; missing cells have ``missing_code``."""
+        """Return the codes of an attribute, shape ``(n,)``. Missing cells have ``missing_code``."""
         return self.column(name).codes
 
     def mask(self, name: str, kind: Kind | None = None) -> Flags:
-        """True where a cell is missing, shape ``(n,)``: for whatever reason, or of one kind."""
+        """Return True for missing cells, shape ``(n,)``: of any kind, or of one kind."""
         attribute, codes = self.schema[name], self.codes(name)
         if kind is None:
             return np.asarray(codes >= attribute.size)
@@ -235,12 +276,12 @@ class Table:
         return np.asarray(codes == attribute.size + attribute.kinds.index(kind))
 
     def values(self, name: str) -> Floats:
-        """Values of a numeric attribute, shape ``(n,)``; ``lower`` where missing (see the mask).
+        """Return the numbers of an attribute, shape ``(n,)``. Missing cells are ``lower``.
 
         Raises
         ------
         DataError
-            If the attribute is not numeric or the table holds bins only.
+            If the attribute is not numeric, or the table has bins only.
         """
         values = self.column(name).values
         if values is None:
@@ -248,9 +289,9 @@ class Table:
         return values
 
     def incomplete_rows(self) -> Flags:
-        """Return True where any cell of the row is a hole, shape ``(n,)``.
+        """Return True for rows with a missing cell, shape ``(n,)``.
 
-        What is not applicable is no hole.
+        A cell that is not applicable is not missing.
         """
         masks = [
             self.codes(name) >= self.schema[name].missing_code for name in self.schema.nullable
@@ -258,42 +299,42 @@ class Table:
         return np.any(masks, axis=0) if masks else np.zeros(len(self), dtype=bool)
 
     def _as_counted(self) -> Table:
-        """Return as many rows, each as often as it counts, as far as whole numbers go. Private."""
-        whole = self._of_rows()
-        if whole._weights is None or not whole._weights.any():
-            return whole
-        ends = np.cumsum(whole._weights)
-        middle = (np.arange(len(whole)) + 0.5) * (ends[-1] / len(whole))
-        return whole.take(np.minimum(np.searchsorted(ends, middle, side="right"), len(whole) - 1))
+        """Return rows repeated in proportion to their weights, as many as before. Private."""
+        rows = self._of_rows()
+        if rows._weights is None or not rows._weights.any():
+            return rows
+        ends = np.cumsum(rows._weights)
+        middle = (np.arange(len(rows)) + 0.5) * (ends[-1] / len(rows))
+        return rows.take(np.minimum(np.searchsorted(ends, middle, side="right"), len(rows) - 1))
 
     def take(self, rows: NDArray[np.integer] | Flags) -> Table:
-        """Return the rows chosen by an index or a boolean array."""
+        """Return the rows of an index or a boolean array."""
         columns = {name: column.take(rows) for name, column in self._columns.items()}
         return Table(self.schema, columns, kind=self.kind)
 
     def subset(self, names: Iterable[str]) -> Table:
-        """Return the named columns."""
+        """Return a table of the named columns."""
         schema = self.schema.subset(names)
-        found = Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
+        part = Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
         if self._read_as == self.schema:  # the rows are the same
-            found._read_as, found._weights, found._sums = schema, self._weights, self._sums
-        return found
+            part._read_as, part._weights, part._sums = schema, self._weights, self._sums
+        return part
 
     def with_missing(self, mask: Mapping[str, Flags]) -> Table:
-        """Return the table with more cells missing; their attributes must be nullable."""
+        """Return the table with more missing cells. Their attributes must be nullable."""
         columns = dict(self._columns)
-        for name, hole in mask.items():
+        for name, missing in mask.items():
             attribute = self.schema[name]
-            if np.any(hole) and not attribute.nullable:
+            if np.any(missing) and not attribute.nullable:
                 raise DataError(f"attribute {name!r} is not declared nullable")
-            columns[name] = columns[name].without_value(attribute, hole, attribute.missing_code)
-        columns |= computed(self.schema, columns)
+            columns[name] = columns[name].without_value(attribute, missing, attribute.missing_code)
+        columns |= computed_columns(self.schema, columns)
         return Table(self.schema, columns, kind=self.kind)
 
     def with_values(self, rng: np.random.Generator) -> Table:
-        """Return the table with a value drawn uniformly inside each numeric bin.
+        """Return the table with a number drawn uniformly inside each numeric bin.
 
-        Meant for synthetic tables, which know bins only. Values that are there stay.
+        Synthetic tables have bins only. Present numbers stay unchanged.
         """
         columns = dict(self._columns)
         for attribute in self.schema:
@@ -304,18 +345,18 @@ class Table:
             bins = np.where(missing, 0, column.codes).astype(np.int64)
             values = attribute.decode(bins, rng.random(len(bins)))
             values[missing] = attribute.lower
-            columns[attribute.name] = Column(column.codes, values)
+            columns[attribute.name] = CodedColumn(column.codes, values)
         return Table(self.schema, columns, kind=self.kind)
 
     def coded_as(self, schema: Schema) -> Table:
-        """Return the same rows, with the values of numeric attributes in the bins of a schema.
+        """Return the rows with the numbers of numeric attributes in the bins of another schema.
 
         Raises
         ------
         DataError
-        If the table holds bins only of an attribute whose bins differ.
+            If the bins of an attribute without numbers differ.
         SchemaError
-        If the schema declares another unit, weight or ledger than the table's own.
+            If the schema declares another unit, weight or ledger than the table's own.
         """
         from missdp.session.row_kernel import map_rows
         from missdp.table.row_functions import RecodedRow
@@ -328,22 +369,27 @@ class Table:
         return Table.of_block(schema, map_rows(recoded, self.block(), len(self)), kind=self.kind)
 
     def to_arrow(
-        self, *, holes: MissingForm = "nulls", values: Values = "codes", first_key: int = 1
+        self, *, missing_as: MissingForm = "nulls", values: Values = "codes", first_key: int = 1
     ) -> pa.Table:
         """Return an Arrow table whose types depend on the schema alone.
 
         Parameters
         ----------
-        holes : {"nulls", "codes"}, default "nulls"
-            What is written for a cell without a value: null, or the first code that the schema
-            declares for its kind of missing (null if it declares none). Then a table that is read
-            again is the same, kinds included. A column of numbers whose codes are text becomes
-            text; so does one of true and false that has any code.
+        missing_as : {"nulls", "codes"}, default "nulls"
+            Output of a cell without a value: null, or the first declared code of its kind of
+            missing (null without a code). With codes, a table that is read again is unchanged,
+            including kinds. A column of numbers with codes in text becomes text, and a column of
+            true and false with any code.
         values : {"codes", "labels"}, default "codes"
-            What is written for a level: itself, or the label that the schema declares for it, if it
-            does. A column of which a level has a label is text then.
+            Output of a level: the level, or its declared label if there is a label. A column with
+            labels is text.
         first_key : int, default 1
-            The key of the first row, in columns of keys: these were never read.
+            The key of the first row, in columns of keys, which were never read.
+
+        Returns
+        -------
+        pyarrow.Table
+            Private unless the table was made from released values.
 
         Examples
         --------
@@ -352,37 +398,48 @@ class Table:
         >>> age = Numeric(name="age", lower=0, upper=99, nullable=True, refused=(-7,))
         >>> schema = Schema((age,))
         >>> table = Table.read(pa.table({"age": [30, -7, None]}), schema)
-        >>> table.to_arrow(holes="codes")["age"].to_pylist()
+        >>> table.to_arrow(missing_as="codes")["age"].to_pylist()
         [30.0, -7.0, None]
         """
         import pyarrow as pa
 
-        check_missing_form(holes, values)
+        check_missing_form(missing_as, values)
         keys = self.schema.keys
         fresh = pa.array(np.arange(first_key, first_key + len(self)) if keys else [], pa.int64())
-        stored = self.schema.stored
-        arrays = [decode(a, self._columns[a.name], holes=holes, values=values) for a in stored]
+        stored = self.schema.input_columns
+        form: dict[str, Any] = {"missing_as": missing_as, "values": values}
+        arrays = [decode(a, self._columns[a.name], **form) for a in stored]
         return pa.table([*[fresh] * len(keys), *arrays], names=[*keys, *stored.names])
 
     def to_native(
         self,
         kind: FrameKind | None = None,
         *,
-        holes: MissingForm = "nulls",
+        missing_as: MissingForm = "nulls",
         values: Values = "codes",
     ) -> Any:
-        """Return a frame of the kind that came in, or of the kind asked for.
+        """Return a frame of the kind of the input, or of a requested kind.
 
         Parameters
         ----------
         kind : {"pandas", "polars", "pyarrow"}, optional
-        holes, values : str, optional
+            The kind of frame. By default the kind of the input.
+        missing_as : {"nulls", "codes"}, default "nulls"
             As in :meth:`to_arrow`.
+        values : {"codes", "labels"}, default "codes"
+            As in :meth:`to_arrow`.
+
+        Returns
+        -------
+        frame
+            Private unless the table was made from released values.
         """
-        return native_from_arrow(self.to_arrow(holes=holes, values=values), kind or self.kind)
+        table = self.to_arrow(missing_as=missing_as, values=values)
+        return native_from_arrow(table, kind or self.kind)
 
 
 def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsignedinteger]:
+    """Return a copy of codes, which must be integers in the range of the attribute."""
     array = np.asarray(codes)
     if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
         raise ParameterError(f"codes of {attribute.name!r} must be a vector of integers")
@@ -392,28 +449,24 @@ def _check_codes(attribute: AnyAttribute, codes: ArrayLike) -> NDArray[np.unsign
 
 
 def read_columns(
-    data: Any,
-    schema: Schema,
-    names: Iterable[str] | None = None,
-    *,
-    refusing: bool = False,
-) -> Iterator[dict[str, Column]]:
-    """Yield encoded columns, a batch of rows at a time, every row by itself.
+    data: Any, schema: Schema, names: Iterable[str] | None = None, *, refusing: bool = False
+) -> Iterator[dict[str, CodedColumn]]:
+    """Yield encoded columns, a batch of rows at a time. Each row is encoded independently.
 
     Parameters
     ----------
     data : frame, DuckDB relation, Rows, str, Path, dict or list
         Private.
     schema : Schema
-        Without a unit and a weight.
+        Public facts without a unit and a weight.
     names : iterable of str, optional
-        The attributes that are wanted; by default all.
+        The requested attributes. By default all.
     refusing : bool, default False
-        Whether columns are read, too, of which a cell may be refused.
+        True if columns with cells that may be refused are read in addition.
 
     Yields
     ------
-    dict of str to Column
+    dict of str to CodedColumn
         Private.
     """
     # Imported here: the session package is imported after tables are.
@@ -421,66 +474,84 @@ def read_columns(
 
     schema.refuse_units("this way of reading")
     rows = Rows.of(data, schema)
-    rows.check(schema.stored.names)
-    wanted = tuple(schema.names if names is None else names)
-    read = schema.read_for(wanted, refusing=refusing)
-    yield from CodedRow(schema, read, wanted).blocks(rows, lambda block, _: _columns(block, wanted))
+    rows.check(schema.input_columns.names)
+    requested = tuple(schema.names if names is None else names)
+    coded = CodedRow(schema, schema.read_for(requested, refusing=refusing), requested)
+    yield from coded.blocks(rows, lambda block, _: _columns(block, requested))
 
 
-def _columns(block: Mapping[Any, NDArray[Any]], names: Iterable[str]) -> dict[str, Column]:
-    return {name: Column(block[name], block.get(("values", name))) for name in names}
+def _columns(block: Mapping[Any, NDArray[Any]], names: Iterable[str]) -> dict[str, CodedColumn]:
+    """Return the columns of a block of rows by name."""
+    return {name: CodedColumn(block[name], block.get(("values", name))) for name in names}
 
 
-_TOGETHER = 2**22  # rows that are joined before others come
+_ROWS_AT_ONCE = 2**22  # rows of batches that are concatenated in one step
 
 
-def joined(parts: Iterable[dict[str, Column]], schema: Schema) -> dict[str, Column]:
-    """Return the columns of all blocks of rows together, each freed once it is joined."""
+def concatenate_columns(
+    parts: Iterable[dict[str, CodedColumn]], schema: Schema
+) -> dict[str, CodedColumn]:
+    """Concatenate the columns of all blocks of rows. Blocks are freed step by step."""
     import pyarrow as pa
 
-    done: list[dict[str, Column]] = []
-    waiting: list[dict[str, Column]] = []
+    done: list[dict[str, CodedColumn]] = []
+    waiting: list[dict[str, CodedColumn]] = []
     rows = 0
     for part in parts:
         waiting.append(dict(part))
         rows += len(part[schema.names[0]].codes)
-        if rows >= _TOGETHER * (1 + len(done)):  # or the memory would be fragmented
+        if rows >= _ROWS_AT_ONCE * (1 + len(done)):  # avoids fragmentation of memory
             done.append(_concatenated(waiting, schema))
             waiting = []
-    pa.default_memory_pool().release_unused()  # what batches left there
+    pa.default_memory_pool().release_unused()  # memory of batches
     return _concatenated([*done, *waiting], schema)
 
 
-def _concatenated(parts: list[dict[str, Column]], schema: Schema) -> dict[str, Column]:
-    """Return the columns of blocks of rows, which are emptied meanwhile."""
-    found = {}
+def _concatenated(parts: list[dict[str, CodedColumn]], schema: Schema) -> dict[str, CodedColumn]:
+    """Concatenate the columns of blocks of rows, and remove them from the blocks."""
+    complete = {}
     for a in schema:
         columns = [part.pop(a.name) for part in parts]
         none = np.zeros(0) if isinstance(a, Numeric) else None
-        columns = columns or [Column(np.zeros(0, code_dtype(a)), none)]
+        columns = columns or [CodedColumn(np.zeros(0, code_dtype(a)), none)]
         values = [column.values for column in columns if column.values is not None]
-        found[a.name] = Column(
+        complete[a.name] = CodedColumn(
             np.concatenate([column.codes for column in columns]),
             np.concatenate(values) if values else None,
         )
-    return found
+    return complete
 
 
-def in_sizes(
-    parts: Iterable[dict[str, Column]], rows: int, schema: Schema
-) -> Iterator[dict[str, Column]]:
-    """Yield the same rows in blocks of so many each, but for the last; at least one block."""
-    waiting: list[dict[str, Column]] = []
+def rebatch(
+    parts: Iterable[dict[str, CodedColumn]], rows: int, schema: Schema
+) -> Iterator[dict[str, CodedColumn]]:
+    """Yield the rows in blocks of equal size, except for the last block.
+
+    Parameters
+    ----------
+    parts : iterable of dict of str to CodedColumn
+        Blocks of any size.
+    rows : int
+        Rows of each block.
+    schema : Schema
+        Public facts.
+
+    Yields
+    ------
+    dict of str to CodedColumn
+        At least one block, which may be empty.
+    """
+    waiting: list[dict[str, CodedColumn]] = []
     held, first, none = 0, schema.names[0], True
     for part in parts:
         waiting.append(part)
         held += len(part[first].codes)
         if held >= rows:
-            whole = joined(waiting, schema)
+            joined = concatenate_columns(waiting, schema)
             for start in range(0, held - rows + 1, rows):
-                yield {n: column.take(slice(start, start + rows)) for n, column in whole.items()}
+                yield {n: column.take(slice(start, start + rows)) for n, column in joined.items()}
             none = False
-            waiting = [{n: c.take(slice(held - held % rows, held)) for n, c in whole.items()}]
+            waiting = [{n: c.take(slice(held - held % rows, held)) for n, c in joined.items()}]
             held %= rows
     if held or none:
-        yield joined(waiting, schema)
+        yield concatenate_columns(waiting, schema)

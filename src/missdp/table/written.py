@@ -1,4 +1,4 @@
-"""Tables written to files, each whole or not at all, a block of rows at a time."""
+"""Writing of tables to files, a block of rows at a time, completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from missdp.files import atomic_path, write_error
 from missdp.schema import Date, Numeric, Schema
 from missdp.schema.layout import PLAIN
 from missdp.table.decode import MissingForm, Values, decode
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.table.packages import STAT_WRITABLE, SheetWriter, write_stat
 
 if TYPE_CHECKING:
@@ -30,42 +30,58 @@ _TEXT, _COLUMNS = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq", ".feather")
 _WRITABLE = (*_TEXT, *_COLUMNS, ".xlsx", *STAT_WRITABLE)
 
 
-_POINT = r"^(-?[0-9]+)\.([0-9]+(?:e[+-]?[0-9]+)?)$"  # of a number, among codes that are text
+_POINT = r"^(-?[0-9]+)\.([0-9]+(?:e[+-]?[0-9]+)?)$"  # a number with a point, not a code in text
 
 
 def _suffix(path: Path) -> str:
+    """Return the suffix of a writable format, or an empty text."""
     name = path.name.lower()
     return next((s for s in _WRITABLE if name.endswith(s) and name != s), "")
 
 
 def output_format(path: Path) -> Literal["text", "columns", "whole"]:
-    """Return how a file is written, by its suffix; ``"whole"`` if its rows are held until then."""
+    """Return the family of a file's format by its suffix. ``"whole"``: rows are held in memory."""
     suffix = _suffix(path)
     if not suffix:
         why = f"end the name in {' or '.join(_WRITABLE)}"
         if str(path) == "-":
-            why = "a model is kept beside its rows; name a file, and print rows by missdp sample"
+            why = "a model is saved next to its rows. Name a file, and print rows by missdp sample"
         raise OutputError(f"cannot write {str(path)!r}: {why}")
     return "text" if suffix in _TEXT else "columns" if suffix in _COLUMNS else "whole"
 
 
-def missing_form_of(path: Path, holes: MissingForm | None) -> MissingForm:
-    """Return how cells without a value are written: as asked for, or as suits a kind of file."""
-    return holes or ("codes" if _suffix(path) in (".sav", ".dta") else "nulls")
+def missing_form_of(path: Path, missing_as: MissingForm | None) -> MissingForm:
+    """Return the requested form of missing cells, or the default of the format of a file."""
+    return missing_as or ("codes" if _suffix(path) in (".sav", ".dta") else "nulls")
 
 
 def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
-    """Refuse early a file that cannot hold the columns, for their names; or lacks its library."""
+    """Raise an error early if a file cannot hold the columns of a schema.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    schema : Schema
+        Public facts about the columns.
+    values : {"codes", "labels"}, default "codes"
+        Output of levels.
+
+    Raises
+    ------
+    OutputError
+        If names or levels do not fit the format, or the library of the format is absent.
+    """
     if output_format(path) == "text" and not schema.file.is_utf8:
         with replacing(UnicodeError, by=partial(_refusal, path, schema)):
             _texts_of(schema, values).encode(schema.file.encoding)
     if values == "labels" and _suffix(path) in STAT_WRITABLE:
         raise OutputError(
             f"cannot write {str(path)!r} with labels in place of codes: files of SPSS and Stata "
-            "have both, each label beside its code"
+            "have both codes and labels"
         )
     if _suffix(path) in STAT_WRITABLE:
-        with tempfile.TemporaryDirectory() as folder:  # of a table without rows
+        with tempfile.TemporaryDirectory() as folder:  # for a table without rows
             rows = [(0, _no_rows(schema))]
             write_blocks([Path(folder, f"rows{_suffix(path)}")], rows, schema=schema)
     elif _suffix(path) == ".xlsx":
@@ -73,23 +89,23 @@ def check_holds(path: Path, schema: Schema, values: Values = "codes") -> None:
 
 
 def _texts_of(schema: Schema, values: Values) -> str:
-    """Return the names and the declared levels that a text file of a schema may hold."""
+    """Return the names and declared levels in a text file of a schema, as one text."""
     field = "level_labels" if values == "labels" else "levels"
-    levels = chain.from_iterable(getattr(a, field, ()) for a in schema.stored)
-    return "\n".join((*schema.written.names, *map(str, levels)))
+    levels = chain.from_iterable(getattr(a, field, ()) for a in schema.input_columns)
+    return "\n".join((*schema.output_columns.names, *map(str, levels)))
 
 
 def _no_rows(schema: Schema) -> pa.Table:
-    """Return the written form of a table without rows."""
+    """Return the output of a table without rows."""
     import pyarrow as pa
 
-    none = Column(np.zeros(0, dtype=np.uint8), np.zeros(0))
-    cells = [decode(a, none, holes="codes") for a in schema.written]
-    return pa.table(cells, names=list(schema.written.names))
+    none = CodedColumn(np.zeros(0, dtype=np.uint8), np.zeros(0))
+    cells = [decode(a, none, missing_as="codes") for a in schema.output_columns]
+    return pa.table(cells, names=list(schema.output_columns.names))
 
 
-def numbered(output: Path, number: int) -> list[Path]:
-    """Return the names of several files of one kind."""
+def numbered_paths(output: Path, number: int) -> list[Path]:
+    """Return the paths of several files with numbers before the suffix."""
     end = len(output.name) - len(_suffix(output))
     stem, suffix = output.name[:end], output.name[end:]
     return [output.with_name(f"{stem}-{k}{suffix}") for k in range(1, number + 1)]
@@ -98,21 +114,21 @@ def numbered(output: Path, number: int) -> list[Path]:
 def write_blocks(
     paths: Sequence[Path], blocks: Iterable[tuple[int, pa.Table]], *, schema: Schema | None = None
 ) -> None:
-    """Write rows to files as they come, all files or none.
+    """Write blocks of rows to files, all files or none.
 
     Parameters
     ----------
     paths : sequence of Path
-        The files. Their suffixes say how they are written.
+        The files. Their suffixes determine the formats.
     blocks : iterable of (int, pyarrow.Table)
-        The place of a file among the paths, and its next rows.
+        The index of a file among the paths, and its next rows.
     schema : Schema, optional
-        Says how text is written, and what files of statistics packages state of the columns.
+        The layout of text files, and the declarations in files of statistics packages.
 
     Raises
     ------
     OutputError
-        If a file cannot be written. Quotes no cell.
+        If a file cannot be written. The message quotes no cell.
     """
     for path in paths:
         output_format(path)
@@ -125,12 +141,12 @@ def write_blocks(
             for file in files:
                 file.give_up()
             raise
-        for file in files:  # all, before any takes its place
+        for file in files:  # all files are complete before any is renamed
             file.close()
 
 
 class _File:
-    """A file that is written under another name; fresh keys go on from block to block."""
+    """File that is written under a temporary name. Fresh keys continue from block to block."""
 
     def __init__(self, path: Path, place: Path, schema: Schema | None) -> None:
         self._path, self._place, self._schema, self._rows = path, place, schema, 0
@@ -138,13 +154,14 @@ class _File:
         self._sink: Any = None
 
     def _refused(self) -> replacing:
+        """Replace errors of writing, since they may quote cells."""
         import pyarrow as pa
 
         why = partial(_refusal, self._path, self._schema)
         return replacing(OSError, pa.ArrowException, UnicodeError, by=why)
 
     def write(self, table: pa.Table) -> None:
-        """Write some rows."""
+        """Write a block of rows."""
         import pyarrow as pa
 
         end = self._rows + table.num_rows
@@ -154,40 +171,38 @@ class _File:
         with self._refused():
             if self._writer is None:
                 suffix = _suffix(self._path)
-                opened = _writer(self._place, suffix, table.schema, self._schema)
-                self._writer, self._sink = opened
+                self._writer, self._sink = _writer(self._place, suffix, table.schema, self._schema)
             self._writer.write_table(table)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Finish the file."""
         if self._writer is not None:
             with self._refused():
                 self._writer.close()
                 self._sink.close()
 
     def give_up(self) -> None:
-        """Close what is open. Errors are not raised: an earlier one is on its way."""
+        """Close the open file without errors, since an earlier error is being raised."""
         import pyarrow as pa
 
         for opened in (self._writer, self._sink):
             with contextlib.suppress(OSError, pa.ArrowException):
-                if opened is not None and not isinstance(opened, _Whole):
+                if opened is not None and not isinstance(opened, _HeldRows):
                     opened.close()
 
 
 def _refusal(path: Path, schema: Schema | None, error: BaseException) -> MissDPError:
-    """Return why a file cannot be written; quotes no cell."""
+    """Return the error for a file that cannot be written. It quotes no cell."""
     if schema is not None and isinstance(error, UnicodeError):
         return OutputError(
-            f"cannot write {str(path)!r}: a level or a name has no form in the encoding "
-            f"{schema.file.encoding!r}. State another encoding in the table [file] of the schema, "
-            "or write Parquet"
+            f"cannot write {str(path)!r}: the encoding {schema.file.encoding!r} cannot represent "
+            "a level or a name. Declare another encoding in [file] of the schema, or write Parquet."
         )
     return write_error(path, error)
 
 
 def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) -> tuple[Any, Any]:
-    """Return what writes blocks of rows, and what is closed after it."""
+    """Return the writer of blocks of rows, and the sink that is closed after it."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -195,7 +210,7 @@ def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) ->
     sink = pa.OSFile(str(place), "wb")
     if suffix in STAT_WRITABLE:
         assert schema is not None
-        return _Whole(place, suffix, schema), sink
+        return _HeldRows(place, suffix, schema), sink
     if suffix == ".xlsx":
         return SheetWriter(sink, kind), sink
     if suffix == ".feather":
@@ -209,7 +224,7 @@ def _writer(place: Path, suffix: str, kind: pa.Schema, schema: Schema | None) ->
 
 
 class _Text:
-    """Write blocks of rows as text, in the layout that is read again."""
+    """Writer of blocks of rows as text, in the layout of the schema."""
 
     def __init__(self, sink: Any, kind: pa.Schema, suffix: str, schema: Schema | None) -> None:
         import pyarrow.csv as text
@@ -227,38 +242,38 @@ class _Text:
         self._writer = text.CSVWriter(sink, written, write_options=options)
 
     def write_table(self, table: pa.Table) -> None:
-        """Write some rows."""
+        """Write a block of rows."""
         self._writer.write_table(self._laid_out(table))
 
     def close(self) -> None:
-        """Write what is left."""
+        """Finish the file."""
         self._writer.close()
 
     def _laid_out(self, table: pa.Table) -> pa.Table:
-        """Return the columns of a file, with their numbers as text where a comma is declared."""
+        """Return the columns of a file. With a decimal comma, numbers are text."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         for name in self._numbers:
-            if name in table.column_names:  # a difference is none
+            if name in table.column_names:  # a difference is not a column
                 place, texts = table.column_names.index(name), table[name].cast(pa.string())
                 cells = pc.replace_substring_regex(texts, _POINT, r"\1,\2")
                 table = table.set_column(place, name, cells)
         for place, name in enumerate(self._layout.header):
-            if name not in table.column_names:  # left out: its place stays, and is empty
+            if name not in table.column_names:  # an ignored column stays, and is empty
                 table = table.add_column(place, name, pa.nulls(len(table), pa.string()))
         return table.select(list(self._layout.header or table.column_names))
 
 
-class _Whole:
-    """Hold blocks of rows until all are there, for files of SPSS, Stata and SAS."""
+class _HeldRows:
+    """Writer that holds all rows in memory, for files of SPSS and Stata."""
 
     def __init__(self, place: Path, suffix: str, schema: Schema) -> None:
         self._place, self._suffix, self._schema = place, suffix, schema
         self._blocks: list[pa.Table] = []
 
     def write_table(self, block: pa.Table) -> None:
-        """Keep some rows."""
+        """Hold a block of rows."""
         self._blocks.append(block)
 
     def close(self) -> None:
@@ -267,6 +282,6 @@ class _Whole:
 
         if not self._blocks:
             return
-        refused = OutputError("the columns do not fit this kind of file; rename them, or write CSV")
+        refused = OutputError("the columns do not fit this format. Rename them, or write CSV.")
         with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else refused):
             write_stat(self._place, self._suffix, pa.concat_tables(self._blocks), self._schema)

@@ -23,7 +23,7 @@ from missdp.schema import (
     Schema,
 )
 from missdp.table import Table
-from missdp.table.follow import follow_rules
+from missdp.table.follow import apply_rules
 from missdp.types import Ints
 
 SCHEMA = Schema(
@@ -141,12 +141,12 @@ def _read_again(table: Table, units: Ints | None = None) -> Table:
     schema = table.schema
     if schema.unit is not None:
         ids = np.arange(len(table)) // schema.unit.max_rows if units is None else units
-        frame = table.to_native("pandas", holes="codes").assign(**{schema.unit.column: ids})
+        frame = table.to_native("pandas", missing_as="codes").assign(**{schema.unit.column: ids})
         return Table.read(frame, schema)
     if not schema.rules:
         return table
     columns = {name: table.column(name) for name in schema.names}
-    return Table(schema, follow_rules(schema, columns), kind=table.kind)
+    return Table(schema, apply_rules(schema, columns), kind=table.kind)
 
 
 def constant_table(schema: Schema, n: int, *, missing: bool = False) -> Table:
@@ -218,7 +218,7 @@ def _with_rows(table: Table, rows: Codes, order: Ints | None = None) -> Table:
 def _appended(table: Table, row: Codes) -> Table:
     """Return the table with more rows at its end, and unchanged values of its other rows."""
     both = (table, Table.from_codes(table.schema, row))
-    return Table.joined(rows.with_values(np.random.default_rng(0)) for rows in both)
+    return Table.concatenate(rows.with_values(np.random.default_rng(0)) for rows in both)
 
 
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:

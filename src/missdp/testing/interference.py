@@ -25,7 +25,7 @@ from missdp.accounting import Composition, Filter
 from missdp.schema import Schema
 from missdp.synth import Synthesizer
 from missdp.table import Table
-from missdp.table.encode import Column
+from missdp.table.encode import CodedColumn
 from missdp.testing.example_tables import (
     SCHEMA,
     constant_table,
@@ -141,7 +141,7 @@ def _with_other_kinds(table: Table) -> Table:
         column = table.column(attribute.name)
         is_missing = column.codes >= attribute.missing_code
         codes = np.where(is_missing, attribute.extended_size - 1, column.codes)
-        columns[attribute.name] = Column(codes.astype(column.codes.dtype), column.values)
+        columns[attribute.name] = CodedColumn(codes.astype(column.codes.dtype), column.values)
     return Table(table.schema, columns, kind=table.kind)
 
 
