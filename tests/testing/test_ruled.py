@@ -11,6 +11,7 @@ from missdp.schema import Numeric
 from missdp.schema.bound_rules import Forbidden
 from missdp.synth import sampling
 from missdp.table import Table
+from missdp.table.follow import cells_by_name
 from missdp.testing import RULED, SCHEMA, check_non_interference, neighbours
 from missdp.testing.example_tables import _read_again, unprocessed_table
 from missdp.testing.findings import BrokenPromise
