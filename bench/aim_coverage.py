@@ -1,14 +1,15 @@
-"""Coverage of 95 % intervals from m synthetic tables, with and without regard to noise and holes.
+"""Coverage of 95 % intervals from m synthetic tables, with and without noise and missing values.
 
-A population of five related attributes with values missing at random; 20 proportions (cells of one-
-and two-way marginals), the five means, and their true values in the population.  Each repetition
-draws a private table, fits AIM, and asks: how often does the interval hold the population's value?
+The population has five related attributes, with values missing at random. The estimates are 20
+proportions (cells of one- and two-way marginals) and the five means. Their true values come from
+the population.  Each repetition draws a private table, fits AIM, and asks: how often does the
+interval hold the population's value?
 
     python bench/aim_coverage.py --repetitions 100 --tables 20
 
-Measured (100 repetitions, 20 tables, 5,000 rows, epsilon 1, "joint"): noise-aware intervals covered
-.974 of the proportions (.95 to 1.00) and .964 of the means (.93 to .99), naive ones from a single
-table .865 and .858.
+Measured with 100 repetitions, 20 tables, 5,000 rows, epsilon 1, "joint". Noise-aware intervals
+covered .974 of the proportions (.95 to 1.00) and .964 of the means (.93 to .99). Naive intervals
+from a single table covered .865 and .858.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def share(rows, cell):
 
 
 def estimates(rows):
-    """20 proportions and 5 means, and their variances as if the rows were a simple sample."""
+    """20 proportions and 5 means, with their variances in a simple sample."""
     shares = np.array([share(rows, cell) for cell in CELLS])
     values = np.concatenate([shares, rows.mean(axis=0)])
     variances = np.concatenate([np.maximum(shares * (1 - shares), 1e-9), rows.var(axis=0)])

@@ -1,17 +1,18 @@
-"""Ours and other libraries on the same incomplete tables, with a user's defaults and public facts.
+"""missdp and other libraries on equal incomplete tables, with a user's defaults and public facts.
 
-Each fit gets the same rows with their missing values, levels and bounds of every column, and which
-numbers are whole; nobody is told bins.  Ours find them privately, as dpmm does.  SmartNoise and the
-published AIM on `mbi` need codes: ten equal bins of the public bounds, and "missing" as one more
-level; numbers are drawn uniformly in their bin again.  "Rows dropped" is ours on complete rows.
+Each fit gets rows with missing values, the levels and bounds of every column, and the list of
+integer columns. No fit gets bins.  The families of missdp find bins privately, as dpmm does.
+SmartNoise and the published AIM on `mbi` need codes. The codes are ten equal bins of the public
+bounds, and "missing" as one more level. Their numbers are drawn uniformly in the bin.  "Rows
+dropped" is missdp on complete rows.
 
-Scores are those of `missdp.evaluate.fidelity` (as `fidelity.py` beside this file prints them, and
-under `two_way` without bins chosen by the truth), against the complete truth of the fitted rows,
-and F1 on rows that nobody saw.  CPU seconds and memory are of the whole process.  A method that
-does not finish within the limit is not tried again on that table.  Each library runs in an
-environment of its own (`bench/.environments/NAME`, made with `python -m venv` at the first run).
+The scores are those of `missdp.evaluate.fidelity`, against the complete truth of the fitted rows.
+`fidelity.py` prints them, too. `two_way` has bins that do not depend on the truth. F1 is computed
+on rows that no fit read.  CPU seconds and memory are totals of the process.  A method that does not
+finish within the limit is not tried again on that table.  Each library runs in a separate
+environment (`bench/.environments/NAME`, made with `python -m venv` at the first run).
 
-    python bench/compare.py                     # goes on from bench/results/compare.json
+    python bench/compare.py                     # continues bench/results/compare.json
     python bench/compare.py --tables rand --methods AllPairs "dpmm MST" --runs 1
     python bench/compare.py --show              # the tables of docs/comparison.md and measured.md
 """
@@ -30,7 +31,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from fidelity import PEERS, READ, default_schema, fit_one, scoring_schema
-from holes_elsewhere import LIBRARIES, environment
+from missing_elsewhere import LIBRARIES, environment
 
 from missdp import Table
 from missdp.accounting import zcdp_rho
@@ -47,7 +48,7 @@ COLUMNS |= {"mean": "mean", "sd": "SD", "rank_corr": "rank", "slope": "slope", "
 COLUMNS |= {"cpu_s": "CPU s", "gb": "GB"}
 OURS = {"AllPairs": "all-pairs", "AIM": "aim", "MST": "mst"}
 OURS |= {"AllPairs, rows dropped": "all-pairs/complete-rows"}
-# To codes and back again: ten equal bins, and "missing" as the last level.
+# Code that converts to codes and back: ten equal bins, and "missing" as the last level.
 CODED = """
 edges = {n: np.linspace(domain[n]["lower"], domain[n]["upper"], 11) for n in numbers}
 sizes = {n: 10 if n in numbers else len(levels[n]) for n in domain}
@@ -141,7 +142,7 @@ FEW = {1: ", one run", 2: ", two runs"}
 
 
 def limited(command, errors):
-    """Run a command; return its exit status or None if it took too long, CPU seconds and GB."""
+    """Run a command. Return its exit status (None if it took too long), CPU seconds and GB."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
     late = []
 
@@ -159,7 +160,7 @@ def limited(command, errors):
 
 
 def scored(name, truth, holed, test, domain, targets):
-    """Fit one method; return its scores and costs, or what went wrong."""
+    """Fit one method. Return its scores and costs, or the problem."""
     with tempfile.TemporaryDirectory() as folder:
         private, told, made = (Path(folder) / part for part in ("in.csv", "domain.json", "out.csv"))
         holed.to_csv(private, index=False)
@@ -192,7 +193,7 @@ def scored(name, truth, holed, test, domain, targets):
 
 
 def versions():
-    """What runs: ours, and each library in its environment."""
+    """Versions of the other libraries in their environments."""
     code = "import importlib.metadata as m; print(m.version({!r}))"
     found = {}
     for library, name in {"dpmm": "dpmm", "smartnoise": "smartnoise-synth", "mbi": "mbi"}.items():
@@ -235,7 +236,7 @@ def summary(results):
 
 
 def shown(results):
-    """The tables of measured.md: means over runs, and how many these are if fewer than three."""
+    """The tables of measured.md: means over runs, and the number of runs if fewer than three."""
     out = []
     for table in dict.fromkeys(row["table"] for row in results):
         lines = [f"| {TITLES[table]} | {' | '.join(COLUMNS.values())} |"]
@@ -255,7 +256,7 @@ def shown(results):
 
 
 def written(column, number, name):
-    """A mean as the page has it: the truth takes nothing, and is right."""
+    """A mean as the page shows it. The truth has no cost, and its errors are 0."""
     if name == TRUTH and column in ("cpu_s", "gb"):
         return ""
     if column == "cpu_s" or number in (0, 1):
@@ -269,7 +270,7 @@ def main():
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rows", type=int, default=10_000, help="rows of each fit")
-    parser.add_argument("--show", action="store_true", help="print what was kept")
+    parser.add_argument("--show", action="store_true", help="print the stored results")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
     if options.show:

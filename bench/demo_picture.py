@@ -1,4 +1,4 @@
-"""Draw docs/img/demo.svg: what dropping incomplete rows does to the survey, and what missdp does.
+"""Draw docs/img/demo.svg: a share of the survey after incomplete rows are dropped, and by missdp.
 
 python bench/demo_picture.py        (needs matplotlib)
 """

@@ -1,21 +1,22 @@
-r"""How well numbers and relations survive: ours with no bins declared, and other libraries.
+r"""Fidelity of numbers and relations: missdp without declared bins, and other libraries.
 
-Runs on any complete table with public facts about its columns, in the form of `shared/data`:
-`{"age": {"kind": "numeric", "lower": 0, "upper": 99, "integer": true}, "sex": {"kind":
-"categorical", "levels": ["f", "m"]}}`.  Holes can be punched into it (`--holes mcar:0.2`, `--holes
-mar:0.35`); the scores are those of `missdp.evaluate.fidelity`, always against the complete truth.
-Each fit is a process of its own, with a user's defaults.  Other libraries run in environments of
-their own (`bench/.environments/NAME`, made at the first run: `holes_elsewhere.py`; dpmm 0.1.9 needs
-a `python3.11`, with NumPy and pandas of its time; dpsynth is on no index: make its environment by
-hand).  They are told levels, bounds and which numbers
-are whole, and find bins themselves.
+The script runs on any complete table with public facts about its columns, in the form of
+`shared/data`: `{"age": {"kind": "numeric", "lower": 0, "upper": 99, "integer": true}, "sex":
+{"kind": "categorical", "levels": ["f", "m"]}}`.  Values can be made missing (`--missing mcar:0.2`,
+`--missing mar:0.35`). The scores are those of `missdp.evaluate.fidelity`, always against the
+complete truth.  Each fit is a separate process, with a user's defaults.
+
+Other libraries run in separate environments (`bench/.environments/NAME`), which
+`missing_elsewhere.py` makes at the first run. dpmm 0.1.9 needs a `python3.11`, with NumPy and
+pandas of its time. dpsynth is on no index: make its environment by hand.  These libraries get
+levels, bounds and the list of integer columns. They find bins themselves.
 
     python bench/fidelity.py ../shared/data/adult/truth.parquet ../shared/data/adult/domain.json
-    python bench/fidelity.py TRUTH.parquet DOMAIN.json --holes mar:0.35 --peers "dpmm MST"
+    python bench/fidelity.py TRUTH.parquet DOMAIN.json --missing mar:0.35 --peers "dpmm MST"
     python bench/fidelity.py TRUTH.parquet DOMAIN.json --methods all-pairs --epsilon 0.3 --runs 3
 
-How scores fall with the number of rows (drawn with replacement) and epsilon, beside bins of equal
-width, and what bounds cost that are far too generous:
+Two further runs measure the scores by the number of rows (drawn with replacement) and epsilon,
+with bins of equal width for comparison, and the cost of bounds that are far too wide:
 
     python bench/fidelity.py TRUTH.parquet DOMAIN.json --methods all-pairs all-pairs:equal \
         --rows 1000 --epsilon 3
@@ -32,7 +33,7 @@ import time
 from dataclasses import fields, replace
 from pathlib import Path
 
-from holes_elsewhere import environment
+from missing_elsewhere import environment
 
 import missdp
 from missdp import Categorical, Numeric, Schema, Table
@@ -54,7 +55,7 @@ for name in whole:
         frame[name] = frame[name].astype(int)
 levels = {n: [str(v) for v in f["levels"]] for n, f in domain.items() if n not in numbers}
 """
-# Its bins are found with a tenth of epsilon, and the model is fitted with the rest.
+# dpmm finds bins with a tenth of epsilon, and fits the model with the rest.
 DPMM = """
 from dpmm.pipelines.{module} import {name}Pipeline
 facts = {{n: {{"categories": v}} for n, v in levels.items()}}
@@ -92,7 +93,7 @@ SHORT |= {"rank_corr": "rank", "subgroup_means": "groups", "quantiles": "quant"}
 
 
 def default_schema(domain, **changes):
-    """Levels, bounds, and what steps numbers take: no bins."""
+    """Schema of levels, bounds and steps, without bins."""
     known = {field.name for field in fields(Numeric)} & {"lower", "upper", "integer", "step"}
     return Schema(
         tuple(
@@ -105,7 +106,7 @@ def default_schema(domain, **changes):
 
 
 def scoring_schema(domain):
-    """Others write whole numbers with fractions: numbers are scored as they are."""
+    """Schema for scoring. Others write integers with fractions, so no number is rounded."""
     return Schema(
         tuple(
             replace(a, integer=False, outside="clamp", nullable=True)
@@ -117,7 +118,7 @@ def scoring_schema(domain):
 
 
 def with_holes(truth, asked, seed):
-    """The table with holes completely at random, or at random, at a rate: a new draw each time."""
+    """The table with values missing completely at random, or at random, drawn by the seed."""
     if asked is None:
         return truth
     kind, _, rate = asked.partition(":")
@@ -125,7 +126,7 @@ def with_holes(truth, asked, seed):
 
 
 def fit_one(method, wanted, private, domain, made, epsilon, delta, _rho):
-    """Fit one of ours; ``all-pairs:equal`` has bins of equal width, ``aim/observed`` a strategy."""
+    """Fit a family. ``all-pairs:equal`` has bins of equal width, ``aim/observed`` a strategy."""
     schema = default_schema(json.loads(Path(domain).read_text("utf-8")), nullable=True)
     method, _, missing = method.partition("/")
     family, _, bins = method.partition(":")
@@ -136,7 +137,7 @@ def fit_one(method, wanted, private, domain, made, epsilon, delta, _rho):
 
 
 def generous(domain, times):
-    """Facts with bounds so many times as far from 0."""
+    """Facts with bounds that are farther from 0 by a factor."""
     wider = {k: v for k, v in domain.items() if v["kind"] == "numeric"}
     low = {k: v["lower"] * (times if v["lower"] < 0 else 1) for k, v in wider.items()}
     return domain | {
@@ -145,7 +146,7 @@ def generous(domain, times):
 
 
 def commands(options, rows):
-    """Every method with the command that fits it; ours draw as many rows as the truth has."""
+    """Commands by method. The families of missdp draw as many rows as the truth has."""
     found = {n: [sys.executable, __file__, "--one", n, str(rows)] for n in options.methods}
     for name in options.peers:
         library, code = PEERS[name]
@@ -154,7 +155,7 @@ def commands(options, rows):
 
 
 def scores(command, made, truth, scoring, limit):
-    """Scores, seconds, and what went wrong."""
+    """Scores, seconds, and the problem."""
     began = time.monotonic()
     made.unlink(missing_ok=True)
     try:
@@ -174,16 +175,16 @@ def line(name, found, seconds, problem, columns):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("truth", help="Parquet file without holes")
+    parser.add_argument("truth", help="Parquet file without missing values")
     parser.add_argument("domain", help="JSON file with the public facts")
-    parser.add_argument("--holes", help="mcar:RATE or mar:RATE")
+    parser.add_argument("--missing", help="mcar:RATE or mar:RATE")
     parser.add_argument("--methods", nargs="*", default=["all-pairs", "aim", "mst"])
     parser.add_argument("--peers", nargs="*", default=[], choices=list(PEERS))
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--rows", type=int, help="fit so many rows, drawn with replacement")
-    parser.add_argument("--generous", type=float, default=1.0, help="times, wider bounds")
+    parser.add_argument("--rows", type=int, help="number of fitted rows, drawn with replacement")
+    parser.add_argument("--generous", type=float, default=1.0, help="factor by which bounds are wider")
     parser.add_argument("--limit", type=float, default=3600, help="seconds per fit")
     parser.add_argument("--json", help="also write every run to this file")
     options = parser.parse_args()
@@ -200,7 +201,7 @@ def main():
         told = Path(folder) / "domain.json"
         told.write_text(json.dumps(generous(domain, options.generous)), "utf-8")
         for run in range(options.runs):
-            holed = with_holes(truth, options.holes, run)
+            holed = with_holes(truth, options.missing, run)
             rows = holed.to_native("pandas")
             if options.rows:
                 rows = rows.sample(options.rows, replace=True, random_state=run)
@@ -211,7 +212,7 @@ def main():
                 found = scores([*command, *given], made, complete, scoring, options.limit)
                 done.append((name, *found))
                 print(line(name, *found, columns), flush=True)
-    print(f"\nmeans of {options.runs} runs, holes {options.holes}, epsilon {options.epsilon:g}")
+    print(f"\nmeans of {options.runs} runs, missing {options.missing}, epsilon {options.epsilon:g}")
     for name in dict.fromkeys(row[0] for row in done):
         runs = [row for row in done if row[0] == name and not row[3]]
         means = {

@@ -1,9 +1,9 @@
-"""What knowing the missingness buys: errors at one guarantee for the table before holes.
+"""Errors with and without stated missing rates, at one guarantee for the ground truth.
 
-Adult, cells missing completely at random at 10 to 50 %, an epsilon of 1 for the ground truth at
-delta 1e-6. Without an assumption that is an epsilon of 1 for the incomplete table; with the rates
-stated, the fit may spend more. Mean 2-way distance to the complete truth. Draws
-docs/img/ground_truth_utility.svg.
+The table is Adult, with cells missing completely at random at 10 to 50 %. The guarantee is an
+epsilon of 1 for the ground truth at delta 1e-6. Without an assumption, the fit spends an epsilon of
+1 on the incomplete table. With the rates stated, the fit may spend more. The error is the mean
+2-way distance to the complete truth. The script draws docs/img/ground_truth_utility.svg.
 
     python bench/ground_truth_utility.py [--seeds 3]
 """
@@ -42,7 +42,7 @@ def draw(lines):
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "missdp"  # the same drawing gives the same file
+    mpl.rcParams["svg.hashsalt"] = "missdp"  # equal drawings give equal files
     mpl.rcParams["svg.fonttype"] = "none"
     from matplotlib import pyplot as plt
 

@@ -1,10 +1,10 @@
 """Ground-truth guarantees of every family, strategy and assumption, and of events of every kind.
 
     python bench/guarantee_cases.py                 # compare with results/guarantee_cases.json
-    python bench/guarantee_cases.py --store         # write that file anew
+    python bench/guarantee_cases.py --store         # write this file again
 
-Nothing is fitted. A guarantee may get worse by 2 %. One that gets better must have a proof of its
-own: the script names both.
+Nothing is fitted. A guarantee may get worse by 2 %. A guarantee that gets better must have a proof.
+The script lists both kinds.
 """
 
 import argparse
@@ -46,7 +46,7 @@ RATES = dict(zip("abcdef", (0.9, 0.8, 0.7, 0.6, 0.8, 0.5), strict=True))
 
 
 def schema(*, never=0, wide=False):
-    """Six attributes, the last of them without bins; ``never`` of them are never missing."""
+    """Six attributes, the last without bins. The first ``never`` of them are never missing."""
     names = "abcdef" if not wide else [f"q{i}" for i in range(14)]
     found = [
         Categorical(name=n, levels=("x", "y", "z"), nullable=i >= never)
@@ -58,7 +58,7 @@ def schema(*, never=0, wide=False):
 
 
 def assumptions(of):
-    """Every assumption that a user can state of a table with this schema."""
+    """Every assumption that a user can state about a table with this schema."""
     rates = {n: RATES.get(n, 0.8) for n in of.nullable}
     return {
         "row-independent": RowIndependentMissingness(),
@@ -81,7 +81,7 @@ def options(family):
 
 
 def planned():
-    """Yield name and epsilon of fits of every family that follow from parameters alone."""
+    """Yield name and guarantee of fits of every family, from their parameters."""
     tables = {"all": schema(), "one never": schema(never=1), "wide": schema(wide=True)}
     for family in sorted(missdp.synthesizers().values(), key=lambda f: f.__name__):
         strategies = list(family.family.strategies)
@@ -148,7 +148,7 @@ STRUCTURES = {
 
 
 def events():
-    """Yield what users state of events of their own."""
+    """Yield name and guarantee of events that users state themselves."""
     known = assumptions(schema()) | {
         "mcar chain": MissingCompletelyAtRandom({f"v{i}": 0.7 for i in range(41)})
     }
@@ -176,7 +176,7 @@ def events():
 
 
 def together():
-    """Yield several releases of one table."""
+    """Yield name and guarantee of two releases of one table together."""
     known = assumptions(schema())
     for one, two in itertools.combinations_with_replacement(
         ("pure, overlapping", "gaussian, one gate", "zcdp, two gates", "caps"), 2
@@ -201,7 +201,7 @@ def together():
 
 
 def table():
-    """Return epsilon by case; a refusal by its class."""
+    """Return the epsilon of each case, or the class of its error."""
     found = {}
     for name, guarantee in itertools.chain(planned(), events(), together()):
         try:
@@ -212,7 +212,7 @@ def table():
 
 
 def compare(before, after):
-    """Print cases that differ by more than rounding; return whether one is worse by over 2 %."""
+    """Print cases that differ by more than rounding. Return whether one is worse by over 2 %."""
     worse = 0
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
@@ -233,7 +233,7 @@ def compare(before, after):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", action="store_true", help="write the table anew")
+    parser.add_argument("--store", action="store_true", help="write the table again")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     found = table()

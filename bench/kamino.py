@@ -1,14 +1,14 @@
-"""Kamino beside AIM, MST, PrivBayes and AllPairs: distances and violated constraints, one table.
+"""Kamino, AIM, MST, PrivBayes and AllPairs: distances and violated constraints, in one table.
 
-Adult and BR2000 with the denial constraints of their folders, under which Kamino places its rows.
-Adult's two hold in the truth (capital gain and loss have a declared spike at 0), BR2000's three do
-not. A line of the table has these columns:
+The tables are Adult and BR2000 with the denial constraints of their folders. Kamino draws rows
+under these constraints. Adult's two constraints hold in the truth (capital gain and loss have a
+declared spike at 0). BR2000's three constraints do not hold. A line has these columns:
 
 * mean total variation to the complete truth over all 1-way and 2-way marginals,
 * the share of the ordered pairs of rows that violate each constraint,
 * F1 of the nine learners (--f1: mean over targets, test rows held out),
 * CPU seconds of fit plus sample with the secure noise source,
-* peak memory of the whole process so far.
+* peak memory of the process so far.
 
     python bench/kamino.py --dataset adult --files mcar_0.2 --epsilon 1 --seeds 3
     python bench/kamino.py --dataset br2000 --families Kamino AIM --epsilon 1 3
@@ -61,7 +61,7 @@ def violations(rows, constraints):
 
 
 def once(private, truth, test, family, epsilon, dataset, constraints):
-    """Fit and draw one table; return what is measured."""
+    """Fit and draw one table. Return the figures."""
     made, options = FAMILIES[family]
     if made is Kamino:
         options = options | {"constraints": constraints}
@@ -114,7 +114,7 @@ def table_of(options):
 
 
 def growth(options):
-    """Print seconds over rows and attributes: Adult side by side with itself, drawn again."""
+    """Print seconds by rows and attributes: Adult side by side with itself, drawn again."""
     from wide import wide_codes, wide_schema
 
     print("attributes     rows   " + "   ".join(f"{name:>12}" for name in options.families))

@@ -1,14 +1,14 @@
-r"""Error bars of statistics on imputed data: how wide, and how often they hold.
+r"""Width and coverage of error bars of statistics on imputed data.
 
-    python bench/knn_bars.py width --runs 2000      # what is lacking in results/knn_bars.json
+    python bench/knn_bars.py width --runs 2000      # completes results/knn_bars.json
     python bench/knn_bars.py coverage --runs 500    # on simulated populations (see --help)
 
 Four minutes of CPU each. `width` takes a tenth of the runs where epsilon is not 1. The oracle
-spends the whole epsilon on the answer, and knows the scale of its Lomax noise. The population is
-made up: income depends on age, sex and schooling. Missing cells depend on them too (MAR 35 %) or on
-nothing (MCAR 20 %). A sample is drawn, values go missing, and the question is asked. `interval` is
-to hold the answer without noise on the completed sample; `total_interval` the value of the
-population.
+spends its total epsilon on the answer, and knows the scale of its Lomax noise. The population is
+invented: income depends on age, sex and schooling. Missing cells depend on age and sex (MAR 35 %),
+or on no column (MCAR 20 %). A sample is drawn, values go missing, and the question is answered.
+`interval` should hold the answer without noise on the completed sample. `total_interval` should
+hold the value of the population.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def draw(rows, rng):
 
 
 def with_holes(frame, law, rng):
-    """Let incomes go missing, completely at random or given age and sex."""
+    """Let incomes go missing, completely at random or depending on age and sex."""
     chance = np.full(len(frame), 0.2)
     if law == "mar":
         chance = 0.1 + 0.35 * (frame.age >= 50) + 0.3 * (frame.sex == "f")
@@ -93,7 +93,7 @@ def asked(table, name, epsilon):
 
 
 def coverage(rows, runs, epsilons, laws, names):
-    """Print how often total intervals hold the value of the population."""
+    """Print the share of total intervals that hold the value of the population."""
     rng = np.random.default_rng(7)
     everyone = draw(1_000_000, rng)
     exact = {n: truth(everyone, n) * (rows / 1e6 if n in ("count", "sum") else 1) for n in names}
@@ -119,7 +119,7 @@ HOURS = KNNImputation(impute="hours-per-week", match_on=("age", "sex", "marital-
 
 
 def tables():
-    """Yield three tables with missing cells, how they are filled, and what questions are of."""
+    """Yield three tables with missing cells, their imputation, and the columns of questions."""
     rng = np.random.default_rng(7)
     made_up = Table.read(with_holes(draw(10_000, rng), "mar", rng), SCHEMA)
     yield "made up", made_up, FILL, ("income", "income >= 60")
@@ -128,7 +128,7 @@ def tables():
 
 
 def questions(of):
-    """Return what is asked of a table."""
+    """Return the questions about a table by kind."""
     name, condition = of
     return {
         "mean": Statistic("mean", (name,), uncertainty="noise"),
@@ -140,10 +140,11 @@ def questions(of):
 
 
 def oracle(profile, rows, attribute, kind, epsilon, plans=None):
-    """Half width of whoever spends everything on the answer, and knows the scale of its noise.
+    """Half width of a mechanism that spends all epsilon on the answer and knows its noise scale.
 
-    Of means and shares: on the sum or count that is divided, nine tenths or .85 of epsilon; the
-    divisor costs nothing more. With ``plans``, the shortest of the library's noise, of those.
+    Means spend nine tenths of epsilon on the sum, and shares spend .85 on the count. The divisor
+    has no further cost. With ``plans``, the result is the shortest half width of these plans of the
+    library's noise.
     """
     half, whole = (attribute.upper - attribute.lower) / 2, max(abs(attribute.upper), 1e-9)
     facts = {"mean": (0.9, 2, half), "sum": (1, (2 * half) / whole, whole), "share": (0.85, 1, 1.0)}
@@ -159,14 +160,14 @@ def oracle(profile, rows, attribute, kind, epsilon, plans=None):
         bound = profile.smooth_bound(
             row_weight=1.0, recipient_weight=float(recipient_weight), beta=noise.beta
         )
-        scale = noise.alpha if plans else 1.0  # Lomax noise has it in its quantile
+        scale = noise.alpha if plans else 1.0  # the quantile of Lomax noise contains the scale
         return noise.quantile(level) * bound / scale * unit
 
     return min(map(width, made))
 
 
 class Exact(RecordingNoise):
-    """No noise."""
+    """Noise source without noise."""
 
     def answer(self, event, mechanism, exact):
         """Return the exact numbers."""
@@ -184,7 +185,7 @@ def noiseless(rows, imputation, question):
 
 
 def one_setting(rows, imputation, question, kind, epsilon, runs):
-    """How wide intervals are, how often they hold the noiseless answer, and by what it is off."""
+    """Width of intervals, their coverage of the noiseless answer, and the error of answers."""
     exact = noiseless(rows, imputation, question)
     asked = ImputedStatistics(rows, imputation, budget=Filter(1e9))
     profile = asked._session._rows.rows.ways(asked._change).profile
@@ -199,7 +200,7 @@ def one_setting(rows, imputation, question, kind, epsilon, runs):
         halves.append(float(np.median(intervals[:, 1] - intervals[:, 0]) / 2))
         errors.append(float(np.median(np.abs(value - exact))))
     size = known[2].size if kind == "histogram" else 1
-    part = {"mean": 0.8, "share": 0.8}.get(kind, 1.0)  # as the library spends it, noise alone
+    part = {"mean": 0.8, "share": 0.8}.get(kind, 1.0)  # share that the library spends on noise
     plans = list(_plans(epsilon * part, 1.0, 1.0, size))
     chosen = oracle(*known, kind, epsilon, plans)
     return {
@@ -209,7 +210,7 @@ def one_setting(rows, imputation, question, kind, epsilon, runs):
 
 
 def width(runs, epsilons):
-    """Measure what is lacking in the file of results, and print the table."""
+    """Measure the settings that the file of results lacks, and print the table."""
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, rows, fill, of in tables():
         for kind, question in questions(of).items():
@@ -229,7 +230,7 @@ def width(runs, epsilons):
 
 
 def main():
-    """Measure."""
+    """Measure widths or coverage."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("width", "coverage"))
     parser.add_argument("--rows", type=int, default=10_000)

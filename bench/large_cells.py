@@ -1,13 +1,13 @@
 """Peak memory of commands on files with cells that are far too long, and on very long files.
 
-Claim: no command takes more than 1.05 times its ``--memory``. What there is room for is read; the
-rest is refused in one line.
+Claim: no command takes more than 1.05 times its ``--memory``. Files that fit into the memory are
+read. A command reports all other files in one line.
 
     python bench/large_cells.py            # 1 GB of memory is enough
     python bench/large_cells.py --only Parquet
 
 Files are made in a temporary folder (300 MB) and deleted. No process gets more than 12 GB of
-addresses, so that a claim that is false does not take the machine down.
+addresses, so that a false claim does not exhaust the machine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def text(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def cell(size: float, rows: int = 0) -> Iterable[bytes]:
-    """A file with a cell of so many bytes, and three times so many rows after it."""
+    """A file with a cell of ``size`` bytes, and three times ``rows`` rows after it."""
     yield b"a,b\nx,1\n"
     for done in range(0, int(size), 10**7):
         yield b"z" * min(10**7, int(size) - done)
@@ -63,7 +63,7 @@ def cell(size: float, rows: int = 0) -> Iterable[bytes]:
 
 
 def parquet(path: Path, size: float, cells: int, rows: int, dictionary: bool) -> None:
-    """A few long cells again and again; every row group has all of them."""
+    """Write a file that repeats a few long cells. Every row group has all of them."""
     long = [chr(97 + k) * int(size) for k in range(cells)]
     column = pa.DictionaryArray.from_arrays(
         pa.array([k % (cells + 1) for k in range(rows)], pa.int32()), pa.array([*long, "x"])

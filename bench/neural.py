@@ -1,11 +1,11 @@
-"""Adversarial families beside their own start, independent margins and families of marginals.
+"""Adversarial families compared with their start, independent marginals, and other families.
 
-Mean total variation to the complete truth over all 1-way and 2-way marginals. Mean F1 of two
-classifiers over all attributes (--f1). CPU seconds of fit plus sample with the secure noise source,
-and peak memory. Lines "start" are rows drawn independently from the margins that the same fit
-released first. Lines "independent" are drawn from the true margins. Lines "before" are the recorded
-figures of the networks that this library trained by gradients of its own (Adult, MCAR
-20 %).
+The figures are the mean total variation to the complete truth over all 1-way and 2-way marginals,
+and the mean F1 of two classifiers over all attributes (--f1). The costs are CPU seconds of fit plus
+sample with the secure noise source, and peak memory. Lines "start" are rows drawn independently
+from the marginals that the fit released first. Lines "independent" are drawn from the true
+marginals. Lines "before" are recorded figures of an earlier version, whose networks were trained by
+the library's gradients (Adult, MCAR 20 %).
 
     python bench/neural.py --file mcar_0.2 --epsilon 1 --seeds 10 --f1
     python bench/neural.py --dataset br2000 --families DPMisGAN DPCTGAN
@@ -52,7 +52,7 @@ def distances(truth, synthetic):
 
 
 def independent(margins, facts, rows, seed):
-    """Rows whose attributes are drawn by themselves, as evenly as rows can be."""
+    """Rows whose attributes are drawn independently, as evenly as rows can be."""
     rng = np.random.default_rng(seed)
     codes = {}
     for name, margin in zip(facts.names, margins, strict=True):
@@ -63,7 +63,7 @@ def independent(margins, facts, rows, seed):
 
 
 class Started:
-    """Keeps the one_way margins that a fit releases first."""
+    """Records the one-way marginals that a fit releases first."""
 
     def __init__(self):
         self.one_way = None
@@ -82,7 +82,7 @@ class Started:
         adversarial.release_one_way = self._own
 
     def margins(self):
-        """Shares of all levels, those of merged ones put back."""
+        """Shares of all levels, including merged levels."""
         found = []
         for margin, level in zip(self.one_way.one_way, self.one_way.levels, strict=True):
             found.append(margin[: level.n_groups][level.groups] * level.shares)
@@ -90,7 +90,7 @@ class Started:
 
 
 def once(options, epsilon, family, seed):
-    """Fit and draw one table; return what is measured."""
+    """Fit and draw one table. Return the figures."""
     import torch
 
     torch.set_num_threads(options.threads)
@@ -117,7 +117,7 @@ def _in_process(options, epsilon, family, seed, pipe):
 
 
 def alone(options, epsilon, family, seed):
-    """Do it in a process of its own, whose peak memory is that of one fit."""
+    """Fit in a separate process, so that its peak memory belongs to one fit."""
     here, there = get_context("spawn").Pipe()
     process = get_context("spawn").Process(
         target=_in_process, args=(options, epsilon, family, seed, there)
@@ -165,7 +165,7 @@ print(time.process_time() - start)
 
 
 def peer(options, epsilon):
-    """Fit smartnoise-synth's DPCTGAN, in its own environment, on codes; complete rows only."""
+    """Fit smartnoise-synth's DPCTGAN in its environment, on codes of the complete rows."""
     private, truth = (table(options.dataset, f) for f in (options.file, "truth"))
     whole = private.take(np.flatnonzero(~private.incomplete_rows()))
     import pandas as pd

@@ -1,11 +1,11 @@
-"""How much of a column with open levels survives, and what that costs in time.
+"""Accuracy of a column with open levels, and seconds of its fit.
 
     python bench/open_levels.py
 
-2,000 levels whose frequencies fall like those of diagnoses (Zipf, exponent 1.1), found by AllPairs
-with its usual share of the budget, at delta 1e-6. "declared" is the error of the same column's
-shares where a person declared the levels that are found: total variation of the released margin
-against the rows.
+The column has 2,000 levels, whose frequencies fall like those of diagnoses (Zipf, exponent 1.1).
+AllPairs finds levels with its default share of the budget, at delta 1e-6. The error is the total
+variation of the column's shares against the rows. "declared" is the error if a person declares the
+levels that AllPairs found.
 """
 
 import resource
@@ -20,7 +20,7 @@ LEVELS = np.array([f"D{k:04}" for k in range(2000)])
 
 
 def rows(n: int) -> pd.DataFrame:
-    """Return rows of which the first column has very many levels."""
+    """Return rows whose first column has very many levels."""
     rng = np.random.default_rng(n)
     shares = 1 / np.arange(1, 2001) ** 1.1
     return pd.DataFrame(
@@ -33,7 +33,7 @@ def rows(n: int) -> pd.DataFrame:
 
 
 def off(model: AllPairs, frame: pd.DataFrame, kept: set[str]) -> float:
-    """Return the total variation between synthetic and real shares of the levels that are kept."""
+    """Return the total variation between synthetic and real shares of the released levels."""
     truth = frame.illness.where(frame.illness.isin(kept), "other").value_counts(normalize=True)
     drawn = model.sample(200_000, random_state=0).illness.value_counts(normalize=True)
     return float(truth.sub(drawn, fill_value=0.0).abs().sum() / 2)

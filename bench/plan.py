@@ -1,12 +1,12 @@
-"""Plans beside real runs: noise, distances, widths of intervals, seconds, memory; four tables.
+"""Plans compared with real runs on four tables: noise, distances, widths, seconds, memory.
 
     pip install statsmodels
     python bench/plan.py [TABLE ...]
 
 A plan gets the number of rows, missing rates, means and standard deviations, as a person would
-declare them; the run gets the table. Each is a process of its own, for the memory. Seconds are of
-the same machine, one after the other: leave it alone meanwhile.
-Widths are the mean of five runs: noise moves where bins end, and they differ up to twofold.
+declare them. The run gets the table. Each is a separate process, so that memory is measured
+separately. Seconds are measured on one machine in turn, which should have no other load.
+Widths are the mean of five runs: noise moves the ends of bins, so widths differ up to twofold.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def width_of_mean(model: AllPairs, name: str) -> float:
 
 
 def without_bins(schema: Schema) -> Schema:
-    """Return it as a person would declare it: bounds, no bins."""
+    """Return a schema with bounds and without bins, as a person would declare it."""
     found = (replace(a, bins=None) if isinstance(a, Numeric) else a for a in schema)
     return Schema(tuple(found))
 
@@ -69,7 +69,7 @@ TABLES = {
 
 
 def run(name: str) -> None:
-    """Fit the real table, and print what it turned out to be."""
+    """Fit the real table, and print its figures."""
     import resource
 
     table = TABLES[name]()
@@ -88,7 +88,7 @@ def run(name: str) -> None:
 
 
 def planned(name: str, folder: Path) -> list[str]:
-    """Return the command that plans it."""
+    """Return the command that plans a table."""
     table = TABLES[name]()
     table.schema.to_toml(folder / "schema.toml")
     command = ["-m", "missdp", "plan", str(folder / "schema.toml"), "--rows", str(len(table))]
@@ -105,7 +105,7 @@ def planned(name: str, folder: Path) -> list[str]:
 
 
 def told(command: list[str]) -> dict[str, object]:
-    """Run it in a process of its own."""
+    """Run a command in a separate process. Return its output."""
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -113,7 +113,7 @@ def told(command: list[str]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Print planned numbers over real ones."""
+    """Print ratios of planned and real numbers."""
     print("planned / real  epsilon   one-way  two-way   fitted    width  seconds   memory")
     for name in sys.argv[1:] or TABLES:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,18 +1,19 @@
-"""How wrong a release is, by the number of rows and by epsilon, for docs/planning.md.
+"""Error of a release by the number of rows and by epsilon, for docs/planning.md.
 
 Rows are drawn without replacement from Adult (30,162 rows, 15 attributes, numerics in 10 declared
-bins) with 20 % of the cells missing completely at random; delta is 1e-6. Every synthetic table has
-30,000 rows, and is compared with all 30,162 complete rows: so errors hold the sampling of the
-private rows, their holes and the noise. Mean total variation over all one-way and over all two-way
-marginals. "margins" is AIM with one-way marginals only (`workload=1`), so that attributes are
-independent. Beside it the mean of hours per week, as `missdp query` answers it with its error bar.
+bins). 20 % of the cells are missing completely at random, and delta is 1e-6. Every synthetic table
+has 30,000 rows, and is compared with all 30,162 complete rows. Errors therefore contain the
+sampling of the private rows, their missing cells and the noise. The error is the mean total
+variation over all one-way and over all two-way marginals. "margins" is AIM with one-way marginals
+only (`workload=1`), so that attributes are independent. A further table has the mean of hours per
+week, as `missdp query` answers it with its error bar.
 
-    python bench/rows_and_epsilon.py           # what is lacking in results/rows_and_epsilon.json
-    python bench/rows_and_epsilon.py --tables  # prints what stands on the page
-    python bench/rows_and_epsilon.py --short   # made-up rows, seconds; writes nothing
+    python bench/rows_and_epsilon.py           # completes results/rows_and_epsilon.json
+    python bench/rows_and_epsilon.py --tables  # prints the tables of the page
+    python bench/rows_and_epsilon.py --short   # invented rows, seconds, writes nothing
 
-All of it takes about 10 minutes of CPU time. Each result is written as soon as it is there, and a
-later call goes on from the file; `--again` starts anew.
+All runs take about 10 minutes of CPU time. Each result is written at once. A later call continues
+from the file, and `--again` starts again.
 """
 
 import argparse
@@ -52,12 +53,12 @@ HOURS, NEAR = "hours-per-week", ("education-num", "sex")
 
 
 def adult():
-    """Complete rows, and the same rows with holes."""
+    """Complete rows, and these rows with missing cells."""
     return table("adult", "truth", nullable=False), table("adult", "mcar_0.2")
 
 
 def made_up(rows=2_000):
-    """Related columns in which 20 % of the cells are missing, where the files are not at hand."""
+    """Invented related columns with 20 % missing cells, for machines without the files."""
     rng = np.random.default_rng(7)
     group = rng.integers(0, 4, rows)
     frame = pd.DataFrame(
@@ -91,11 +92,11 @@ def distances(truth, other):
 
 
 def without_privacy(truth):
-    """What is as close as can be without a look at the rows, and from exact margins alone."""
+    """Distances of uniform levels, and of independent columns with exact marginals."""
     rng = np.random.default_rng(0)
     names, size = truth.schema.names, 200_000
     guessed = {n: rng.integers(0, truth.schema[n].size, size) for n in names}
-    # Each column shuffled by itself: the same margins, no relation between columns.
+    # Each column is shuffled separately, which removes all relations between columns.
     turns = -(-size // len(truth))
     alone = {
         n: np.concatenate([rng.permutation(truth.codes(n)) for _ in range(turns)]) for n in names
@@ -107,13 +108,13 @@ def without_privacy(truth):
 
 
 def drawn(complete, private, rows, seed):
-    """As many rows, complete and with their holes."""
+    """A sample of rows, complete and with missing cells."""
     chosen = np.random.default_rng([seed, rows]).permutation(len(private))[:rows]
     return complete.take(chosen), private.take(chosen)
 
 
 def fitted(truth, private, family, epsilon):
-    """Errors of one synthetic table, and what it cost."""
+    """Errors of one synthetic table, and its CPU seconds."""
     start = time.process_time()
     model = FAMILIES[family](epsilon).fit(private)
     synthetic = model.sample_table(SYNTHETIC)
@@ -134,7 +135,7 @@ def asked(truth, private, epsilon, answers):
 
 
 def measure(truth, holes, found, *, sizes, epsilons, seeds, answers, keep=None):
-    """Fill in what is lacking in ``found``, smallest tables first; ``keep`` it after each step."""
+    """Add absent results to ``found``, smallest tables first. Call ``keep`` after each step."""
     found.setdefault("without privacy", without_privacy(truth))
     for rows in sizes:
         for seed in range(seeds):
@@ -165,12 +166,12 @@ def mean_of(found, rows, rest, key):
 
 
 def figure(value):
-    """.0345, .345, 1."""
+    """Return a number with three decimals and without a leading 0: .035, 1.000."""
     return f"{value:.3f}".removeprefix("0")
 
 
 def family_table(found, family):
-    """Two-way errors of a family, one-way ones in brackets."""
+    """Two-way errors of a family, with one-way errors in brackets."""
     lines = [
         f"| {'Margins only' if family == 'margins' else TITLES[family]}: rows | "
         + " | ".join(f"ε = {e:g}" for e in EPSILONS)
@@ -189,7 +190,7 @@ def family_table(found, family):
 
 
 def closest_table(found):
-    """Which family is closest, and whether it says more than independent margins do."""
+    """The closest family, and whether it is closer than independent marginals."""
     lines = [
         "| rows | the rows themselves | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " |",
         "|---|---|" + "---|" * len(EPSILONS),
@@ -207,7 +208,7 @@ def closest_table(found):
 
 
 def mean_table(found):
-    """Root mean square error of the mean, and the median half-width of its bar."""
+    """Root mean square error of the mean, and the median half-width of its error bar."""
     lines = [
         "| rows | sampling alone | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " |",
         "|---|---|" + "---|" * len(EPSILONS),
@@ -229,7 +230,7 @@ def mean_table(found):
 
 
 def tables(found):
-    """Every table of the page, as it stands there."""
+    """All tables of the page in order."""
     return [closest_table(found), *(family_table(found, f) for f in FAMILIES), mean_table(found)]
 
 
@@ -242,18 +243,18 @@ def keep(found):
 
 
 def short():
-    """Run everything on a few made-up rows."""
+    """Run all steps on a few invented rows."""
     truth, holes = made_up()
     return measure(truth, holes, {}, sizes=(100, 1_000), epsilons=(1,), seeds=1, answers=2)
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="made-up rows, seconds")
+    parser.add_argument("--short", action="store_true", help="invented rows, seconds")
     parser.add_argument("--tables", action="store_true", help="print the tables of the page")
-    parser.add_argument("--again", action="store_true", help="forget earlier results")
+    parser.add_argument("--again", action="store_true", help="ignore earlier results")
     options = parser.parse_args(arguments)
-    warnings.simplefilter("ignore")  # small tables warn, as they should
+    warnings.simplefilter("ignore")  # warnings about small tables are expected
     if options.short:
         print(json.dumps(short(), indent=1))
         return

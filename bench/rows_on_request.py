@@ -1,9 +1,9 @@
-"""Rows that match a condition: their share of the model's rows, and how fast they are drawn.
+"""Rows that match a condition: their share of the model's rows, and the seconds to draw them.
 
     python bench/rows_on_request.py
 
-The survey at epsilon 1. For each event: the share of matching rows among the rows drawn from the
-model, and the CPU seconds that 1,000 matching rows take.
+The survey is fitted at epsilon 1. The script prints, for each event, the share of matching rows
+among the rows drawn from the model, and the CPU seconds of 1,000 matching rows.
 """
 
 import time

@@ -1,9 +1,10 @@
-"""What is public about the tables of `surveys.py`: schemas, and rules to check rows by.
+"""Public facts about the tables of `surveys.py`: schemas, and rules by which rows are checked.
 
-`TABLES` has schemas without kinds of missing and rules: every code is a missing code. `DECLARED`
-has the same attributes, on the same bins, with the kinds of their holes and with rules, as far as
-the language of rules can say them; `UNDECLARED` are those that it cannot. Rows are checked by
-functions of frames in which every kind of missing is null, which know nothing of the schemas.
+`TABLES` has schemas without kinds of missing values and rules: every code is a missing code.
+`DECLARED` has these attributes with equal bins, their kinds of missing values, and rules, as far as
+the language of rules can state them. `UNDECLARED` lists the rules that it cannot state. Rows are
+checked by functions of frames in which every kind of missing value is null. The functions do not
+depend on the schemas.
 """
 
 from collections.abc import Callable
@@ -22,9 +23,9 @@ SPANS = (20_000, 20261122)  # rows and seed
 
 @dataclass(frozen=True)
 class Rule:
-    """A public fact: the rows that it speaks about, and those that break it, as masks.
+    """A public fact, with masks of the rows that it concerns and of the rows that break it.
 
-    A routing rule also has the rows in which a cell is missing though the column applies.
+    A routing rule also has a mask of rows in which a cell is missing though the column applies.
     """
 
     kind: str
@@ -39,7 +40,7 @@ def known(frame, *columns):
 
 
 def skips(column, words, applies, *reads):
-    """A column is not applicable where a public condition on other columns is known to fail."""
+    """A rule that a column is not applicable where a public condition fails for observed cells."""
 
     def concerned(frame):
         return known(frame, *reads) & ~applies(frame)
@@ -51,7 +52,7 @@ def skips(column, words, applies, *reads):
 
 
 def holds(kind, words, fact, *columns):
-    """A relation of some columns that is true in every row in which all of them are known."""
+    """A relation of some columns that is true in every row with all their values."""
 
     def broken(frame):
         mask = known(frame, *columns)
@@ -210,7 +211,7 @@ SPOUSE = ("Married-civ-spouse", "Married-AF-spouse")
 
 
 def adult_schema():
-    """Declared domains in 10 bins; one bin per year of education; gains and losses of 0 by name."""
+    """Declared domains in 10 bins, a bin per year of education, spikes at gains and losses of 0."""
     facts = {
         "education-num": {"bins": 16},
         "capital-gain": {"spikes": (0,)},
@@ -318,7 +319,7 @@ def declared(schema, rules, **facts):
 
 
 def kinds(**codes):
-    """Codes by their kind, where all of them were missing codes."""
+    """Codes by their kind, in place of missing codes."""
     return {"missing_codes": (), **{kind: (code,) for kind, code in codes.items()}}
 
 

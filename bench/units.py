@@ -1,15 +1,15 @@
-"""What protecting patients with several visits costs: error by the number of rows that take part.
+"""Error of releases that protect patients with several visits, by the number of rows per patient.
 
-96,000 made-up visits of 20,000 patients: most have few, some have more than a hundred. Age, sex
-and chronic illness are facts of a patient, ward, stay and outcome of a visit; who is ill comes
-more often. Distances are total variation over all pairs of columns (bins as declared), to all
-visits, and to one visit of each patient, drawn at random.
+20,000 invented patients have 96,000 visits. Most have few visits, some have more than a hundred.
+Age, sex and chronic illness are facts of a patient. Ward, stay and outcome are facts of a visit.
+Chronically ill patients come more often. Distances are total variation over all pairs of columns
+(bins as declared), to all visits, and to one visit of each patient, drawn at random.
 
 Run: python bench/units.py [--runs 3]        (about five minutes of CPU for three)
-     python bench/units.py --audit           (about six: what an attacker finds of the claim)
+     python bench/units.py --audit           (about six: measured and claimed mu)
 
-The audit keeps one fit and repeats it with a unit of alike rows more, and draws all noise of it
-6,000 times on either table: a fit is post-processing of what its session answered. Last it draws
+The audit repeats one fit with an additional unit of equal rows. It draws all noise of the fit 6,000
+times on each table, since a fit is post-processing of the answers of its session. Finally it draws
 noise of 0.7 times its scale, which must be flagged.
 """
 
@@ -62,7 +62,7 @@ def visits(patients: int = 20_000, mean: float = 5.8, seed: int = 0) -> pd.DataF
 
 
 def distance(one: Table, other: Table) -> float:
-    """Return the mean total variation over pairs of columns, holes included."""
+    """Return the mean total variation over pairs of columns, missing cells included."""
     found = []
     for a, b in combinations(one.schema, 2):
         shape = (a.extended_size, b.extended_size)

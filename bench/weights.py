@@ -1,13 +1,14 @@
-"""What survey weights are worth: a real survey, its weighted truth, and intervals.
+"""Releases with and without survey weights: a real survey, its weighted truth, and intervals.
 
-The 8,591 people of NHANES 2009/10 in R's package survey (public domain), with their examination
-weights and missing cholesterol. From Debian: ``apt-get download r-cran-survey``, unpack it, and
-write ``data/nhanes.rda`` as CSV, with R or pyreadr.
+The table has the 8,591 people of NHANES 2009/10 in R's package survey (public domain), with their
+examination weights and missing cholesterol. From Debian: ``apt-get download r-cran-survey``, unpack
+it, and write ``data/nhanes.rda`` as CSV, with R or pyreadr.
 
-``--tables``: mean total variation to the weighted truth, of one-way and two-way tables, of releases
-with weights, without, and with the weight as one more column by which synthetic rows are weighed.
-``--coverage``: how often 95 % intervals hold the weighted share, over tables that are drawn from
-these people; and with three rows of each person, all alike, where each row counts.
+``--tables`` prints the mean total variation to the weighted truth, of one-way and two-way tables.
+Releases have weights, no weights, or the weight as one more column that weights synthetic rows.
+``--coverage`` prints the share of 95 % intervals that hold the weighted share, over tables that are
+drawn from these people. It repeats this with three equal rows of each person, where each row
+counts.
 
 Run: python bench/weights.py nhanes.csv --tables [--runs 5] --coverage [--repeats 40]
 """
@@ -30,7 +31,7 @@ COLUMNS = (
     Categorical(name="age", levels=AGES),
     Categorical(name="sex", levels=("m", "f")),
 )
-UPPER = 160_000.0  # just above the largest: a fact of the design
+UPPER = 160_000.0  # just above the largest weight, as a fact of the design
 WEIGHTED = Schema(COLUMNS, weight=SurveyWeight("wt", upper=UPPER))
 ASKED = ("share(race == '2')", "share(age == '(0,19]') by race", "share(sex == 'f') by age")
 FAMILIES = {"AllPairs": AllPairs, "AIM": AIM, "MST": MST}

@@ -1,4 +1,4 @@
-"""The guard sees what is slower or less accurate, and is not alarmed by noise."""
+"""The guard reports slower and less accurate code, and gives no alarm for noise."""
 
 import io
 import json

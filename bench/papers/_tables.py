@@ -1,9 +1,9 @@
-"""What the scripts of this folder share: a setting of seconds, results in files, tables of pages.
+"""Shared code of the scripts in this folder: short runs, results in files, tables of pages.
 
-A script has `measure(short)`, which returns plain numbers and text, and `tables(found)`, which
-makes of them the tables of its page; where there is a picture, `draw(found)` makes it. Without
-``--short`` the numbers go to ``results/NAME.json``: a test compares the tables of the page with
-what `tables` makes of that file.
+A script has `measure(short)`, which returns plain numbers and text. Its `tables(found)` makes the
+tables of its page from them, and `draw(found)` makes the picture, if there is one. Without
+``--short``, the numbers go to ``results/NAME.json``. A test compares the tables of the page with
+the tables of this file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.append(str(HERE.parent))  # for `_data`
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table: numbers with four digits, nothing as a dash."""
+    """Return a table: numbers with four digits, and a dash for None."""
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     lines += [f"| {' | '.join(map(shown, row))} |" for row in rows]
     return "\n".join(lines)
@@ -41,12 +41,12 @@ def shown(cell: object) -> str:
 
 
 def results(name: str) -> Found:
-    """Return what the last full run of a script found."""
+    """Return the results of the last full run of a script."""
     return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def written(found: Found) -> str:
-    """Return JSON with six digits a number, and one line for each record."""
+    """Return JSON with six digits per number, and one line for each record."""
 
     def rounded(x: Any) -> Any:
         if isinstance(x, dict):
@@ -62,7 +62,7 @@ def written(found: Found) -> str:
 
 
 def save_figure(figure: Figure, name: str) -> None:
-    """Write a picture for the pages: the same one byte for byte."""
+    """Write a picture for the pages. Equal figures give equal bytes."""
     mpl.rcParams.update({"svg.hashsalt": "missdp", "svg.fonttype": "none"})
     figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
 
@@ -73,12 +73,12 @@ def run(
     tables: Callable[[Found], list[str]],
     draw: Callable[[Found], None] | None = None,
 ) -> None:
-    """Measure, print the tables; of a full run keep the numbers and draw the picture."""
+    """Measure and print the tables. A full run also stores the numbers and draws the picture."""
     path = Path(script)
     parser = argparse.ArgumentParser(description=f"See the top of {path.name}.")
-    parser.add_argument("--short", action="store_true", help="seconds; keeps and draws nothing")
+    parser.add_argument("--short", action="store_true", help="seconds, stores and draws nothing")
     parser.add_argument(
-        "--kept", action="store_true", help="tables and picture of the kept results"
+        "--kept", action="store_true", help="tables and picture of the stored results"
     )
     options = parser.parse_args()
     found = results(path.stem) if options.kept else measure(options.short)

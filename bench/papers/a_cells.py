@@ -1,10 +1,10 @@
 """All cells that the figures of Mohapatra et al. (2024) need, in one resumable run.
 
     python bench/papers/a_cells.py --output /tmp/papers-a               # 45 CPU minutes
-    python bench/papers/a_cells.py --output /tmp/papers-a --minutes 10  # and again, to go on
+    python bench/papers/a_cells.py --output /tmp/papers-a --minutes 10  # again, to continue
 
-Every cell is fitted once first; then those that take least time are fitted again, with the next
-seed. Each figure has a script of its own, which measures what it needs if it is not there yet.
+Every cell is fitted once first. Then the fastest cells are fitted again, with the next seed. Each
+figure has a separate script, which measures the cells that it lacks.
 """
 
 import collections
@@ -30,7 +30,7 @@ def later(part, measured):
 
 
 def page(measured):
-    """Return how many fits stand behind the cells of each family."""
+    """Return the number of fits of the cells of each family."""
     fits = collections.Counter()
     for cell in measured.found:
         fits[cell.family, with_seeds([cell], 1)[0]] += 1

@@ -1,10 +1,11 @@
-"""Examples 5.5 to 5.13 of Mohapatra et al. (2024): what small sets of marginals cost the truth.
+"""Examples 5.5 to 5.13 of Mohapatra et al. (2024): ground-truth loss of small sets of marginals.
 
     python bench/papers/a_examples.py          # a second
 
-State, Gender and Income are missing with probability 1/4 each, Occupation never; epsilon 1 is split
-evenly. Published figures charge pε for a marginal that a row enters with probability p; the loss is
-log(1 + p(e^ε − 1)), and the mask mixture adds such losses up for each set of observed attributes.
+State, Gender and Income are missing with probability 1/4 each, Occupation is never missing. Epsilon
+1 is split evenly. Published figures charge pε for a marginal that a row enters with probability p.
+The loss is log(1 + p(e^ε − 1)). The mask mixture adds these losses up for each set of observed
+attributes.
 """
 
 import sys

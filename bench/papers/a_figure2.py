@@ -6,7 +6,7 @@
 
 As published: epsilon 1 (3 for the adversarial family), and delta 1e-6 (0 for PrivBayes, which is
 shown with 1e-6, too). A quarter, half or three quarters of the budget go to the released mean that
-fills first. The mean of the three is shown. Filling from a private model first is left out.
+fills first. The mean of the three is shown. Filling from a private model first is omitted.
 """
 
 import statistics
@@ -62,7 +62,7 @@ def cells_once(short=False):  # noqa: ARG001
 
 
 def row(measured, data, family, what="two_way"):
-    """Return the figure of every strategy, and with nothing missing."""
+    """Return the figures of all strategies, and the figure with nothing missing."""
     given = {"data": data, "family": family, "epsilon": epsilon_of(family)}
     found = {"nothing missing": measured.mean(what, file="truth", **given)}
     for name, variants in strategies(family):

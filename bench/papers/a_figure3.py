@@ -1,11 +1,11 @@
-"""Figure 3 of Mohapatra et al. (2024): adaptive against complete rows as more is missing, MCAR.
+"""Figure 3 of Mohapatra et al. (2024): adaptive against complete rows by missing rate, MCAR.
 
     python bench/papers/a_figure3.py                         # from the cells of the docs: seconds
     python bench/papers/a_figure3.py --output /tmp/papers-a  # measured again: 17 CPU minutes
     python bench/papers/a_figure3.py --output /tmp/short --short
 
-Epsilon 1. F1 is the mean over nine learners and two targets, of 5,000 rows, with a fifth of the
-true rows held out of the fit as well; published are all targets, without holding out. F1 and
+Epsilon is 1. F1 is the mean over nine learners and two targets, of 5,000 rows. A fifth of the true
+rows is held out of the fit, too. The published F1 has all targets, and no rows are held out. F1 and
 DPAutoGAN are single fits.
 """
 
@@ -37,7 +37,7 @@ def ways(family):
 
 
 def cells(short=False):
-    """Distances."""
+    """Yield the cells of distances."""
     for data in ("adult",) if short else DATA:
         for family in ("PrivBayes",) if short else QUICK:
             yield Cell("distance", data, "truth", family)
@@ -47,7 +47,7 @@ def cells(short=False):
 
 
 def cells_once(short=False):
-    """F1, and families that take longer: one fit."""
+    """Yield the cells of F1 and of slower families, which are fitted once."""
     if short:
         return
     yield from f1_cells("adult")
@@ -112,10 +112,10 @@ def claims(measured):
         level, same = how_many(loss <= 0.05 for loss in tenth)
         yield Claim(
             f"{name}: with 10 % missing, adaptive is often level with nothing missing",
-            f"within 5 % in {level}; {percent(tenth)} worse",
+            f"within 5 % in {level} ({percent(tenth)} worse)",
             same,
         )
-    # The text takes F1 on BR2000 out of what it says.
+    # The text excludes F1 on BR2000 from its claim.
     for what, name, winner, out in (
         ("two_way", "two-way: PrivBayesE is generally best", "PrivBayes", ()),
         ("f1", "F1: KaminoI is best, but for BR2000,", "Kamino", ("br2000",)),
@@ -138,13 +138,13 @@ def claims(measured):
         )
         yield Claim(
             f"{name} of the three adaptive ones",
-            "; ".join(counts),
+            ". ".join(counts),
             how_many(b == winner for data in best if data not in out for b in best[data])[1],
         )
 
 
 def table_of(measured, what, families):
-    """Adaptive / complete rows by rate; of complete rows alone for a baseline."""
+    """Adaptive / complete rows by rate, and complete rows only for a baseline."""
     head = ["", "", "nothing missing", *(f"{100 * rate:.0f} %" for rate in RATES)]
     lines = []
     for data, title in DATA.items():
@@ -175,7 +175,7 @@ def page(measured):
         "",
         *table_of(measured, "two_way", (*QUICK, "DPAutoGAN")),
         "",
-        "F1, adaptive / complete rows; classifiers that are trained on true rows reach "
+        "F1, adaptive / complete rows. Classifiers that are trained on true rows reach "
         + " and ".join(f"{v} ({k})" for k, v in real.items())
         + ":",
         "",

@@ -1,9 +1,9 @@
-"""Write the tables of bench/papers/synthesis.md from what was measured; nothing is fitted.
+"""Write the tables of bench/papers/synthesis.md from measured cells, without a fit.
 
     python bench/papers/a_page.py              # 10 CPU seconds
-    python bench/papers/a_page.py --check      # say whether the page holds these tables
+    python bench/papers/a_page.py --check      # whether the page has these tables
 
-A block of the page stands between "% begin NAME" and "% end NAME", NAME being a script's.
+A block of the page stands between "% begin NAME" and "% end NAME", where NAME is a script.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def block(found):
 
 
 def filled(text, only=None):
-    """Return the page with the blocks as they should be."""
+    """Return the page with blocks from the measured cells."""
     return BLOCK.sub(lambda m: block(m) if only in (None, m["name"]) else m[0], text)
 
 

@@ -1,8 +1,8 @@
-"""What the scripts on Mohapatra et al. (2024) share: cells to measure, and where they are kept.
+"""Shared code of the scripts on Mohapatra et al. (2024): cells to measure, and their file.
 
-A cell is one synthesizer fitted once to one incomplete table. Each is measured once and appended
-to `a_cells.csv` in the folder given by `--output`, so a run that was stopped goes on where it was.
-The default folder holds what the documentation states, and nothing is fitted then.
+A cell is one synthesizer fitted once to one incomplete table. Each cell is measured once and
+appended to `a_cells.csv` in the folder of `--output`. A stopped run therefore continues from the
+last cell. The default folder holds the cells of the documentation. A run on it fits nothing.
 Adult and BR2000 are read as everywhere in `bench`: declared domains, numerics in 10 declared bins.
 """
 
@@ -47,7 +47,7 @@ FAMILIES = {
     "DPAutoGAN": (DPAutoGAN, {}),
 }
 QUICK = ("PrivBayes", "AIM", "Kamino", "DPMisGAN")
-# What the adaptive variant of each is called.
+# Published names of the adaptive variants.
 ADAPTIVE = {
     "PrivBayes": "PrivBayesE",
     "PrivBayes, delta 1e-6": "PrivBayesE, delta 1e-6",
@@ -67,7 +67,7 @@ COLOURS = {
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One fit: `what` is "distance" or "f1"; `missing` is "" where nothing is missing."""
+    """One fit. `what` is "distance" or "f1", and `missing` is "" where nothing is missing."""
 
     what: str
     data: str
@@ -85,16 +85,16 @@ MEASURED = ("one_way", "two_way", "f1", "seconds")
 
 
 def options(text, argv, **more):
-    """Read the command line that all scripts have."""
+    """Read the options of the command line that all scripts have."""
     parser = argparse.ArgumentParser(description=text.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where cells are kept")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the cells")
     parser.add_argument("--seeds", type=int, default=2, help="fits of each cell")
     parser.add_argument("--short", action="store_true", help="few cells of few rows: seconds")
     for name, settings in more.items():
         parser.add_argument(f"--{name}", **settings)
     found = parser.parse_args(argv)
     if found.short and found.output == RESULTS:
-        parser.error("--short measures something else: give another --output")
+        parser.error("--short measures other cells: name another --output")
     if not SHARED.exists():
         raise SystemExit(f"needs the data folder {SHARED}")
     found.output.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def truth_of(data, short):
 
 
 def private_of(cell, short):
-    """Return the incomplete table of a cell, row by row beside the truth."""
+    """Return the incomplete table of a cell, with rows in the order of the truth."""
     if cell.file == "truth":
         return truth_of(cell.data, short)
     if cell.file.startswith("simulated_"):
@@ -128,7 +128,7 @@ def fitted(cell, private, rows):
     given |= {"missing": cell.missing} if cell.missing else {}
     given |= {"imputer": cell.imputer, "imputer_share": cell.share or 0.5} if cell.imputer else {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakGuaranteeWarning)  # of large epsilons, as published
+        warnings.simplefilter("ignore", WeakGuaranteeWarning)  # about large epsilons, as published
         return made(**(given | settings)).fit(private).sample_table(rows, random_state=cell.seed)
 
 
@@ -162,7 +162,7 @@ def measure(cell, *, short=False):
 
 
 class Measured:
-    """The cells that were measured, in a folder; asks for others are measured first."""
+    """The measured cells of a folder. Other cells are measured on request."""
 
     def __init__(self, folder, *, short=False, fit=True):
         self.path, self.short, self.fit = folder / "a_cells.csv", short, fit
@@ -179,14 +179,14 @@ class Measured:
                     self.found[cell] = {k: float(row[k]) if row[k] else None for k in MEASURED}
 
     def need(self, cells, *, minutes=float("inf")):
-        """Measure those that are new, and keep each at once; stop after so many CPU minutes."""
+        """Measure new cells, write each at once, and stop after some CPU minutes."""
         for cell in cells:
             if cell in self.found:
                 continue
             if not self.fit:
                 raise SystemExit(f"not measured: {cell}")
             if time.process_time() > 60 * minutes:
-                print("out of time; the same command goes on from here")
+                print("out of time: repeat the command to continue")
                 return False
             found = dict(zip(MEASURED, measure(cell, short=self.short), strict=True))
             self.found[cell] = found
@@ -205,7 +205,7 @@ class Measured:
         print(cell, shown, f"{found['seconds']:.1f} s", flush=True, file=sys.stderr)
 
     def values(self, what, **settings):
-        """Return one figure of every seed of a cell that was measured."""
+        """Return one figure for all measured seeds of a cell."""
         wanted = Cell("f1" if what == "f1" else "distance", **settings)
         cells = (replace(wanted, seed=seed) for seed in range(MOST_SEEDS))
         found = [self.found[cell][what] for cell in cells if cell in self.found]
@@ -217,7 +217,7 @@ class Measured:
         return statistics.mean(self.values(what, **settings))
 
     def maybe(self, what, **settings):
-        """Return the mean, or NaN for what there was no time to measure."""
+        """Return the mean, or NaN for a cell that was not measured."""
         try:
             return self.mean(what, **settings)
         except KeyError:
@@ -225,7 +225,7 @@ class Measured:
 
 
 def with_seeds(cells, seeds):
-    """Return the cells for every seed, all cells of a seed before the next."""
+    """Return the cells for every seed, all cells of a seed before the next seed."""
     cells = list(cells)
     return [replace(cell, seed=seed) for seed in range(seeds) for cell in cells]
 
@@ -245,7 +245,7 @@ def markdown(head, rows):
 
 
 def canvas(width, height, *shape, **more):
-    """Return a figure and its axes, whose drawing is the same file every time."""
+    """Return a figure and its axes. Equal drawings give equal files."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -256,7 +256,7 @@ def canvas(width, height, *shape, **more):
 
 
 def save(figure, name, folder, *, columns=4):
-    """Write the drawing beside the cells, or for the documentation if they are its own."""
+    """Write the drawing to the folder of the cells, or to the documentation for its cells."""
     shown = figure.axes[0].get_legend_handles_labels()
     figure.legend(*shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
     path = (IMAGES if folder == RESULTS else folder) / f"papers-synthesis-{name}.svg"
@@ -267,11 +267,11 @@ def save(figure, name, folder, *, columns=4):
 
 @dataclass(frozen=True)
 class Claim:
-    """What was published, what was measured here, and whether that is the same."""
+    """A published claim, the measurement here, and whether both agree."""
 
     published: str
     ours: str
-    same: bool | str | None  # None: neither a yes nor a no; "new": nothing was published
+    same: bool | str | None  # None: agrees in part, "new": not published
 
     @property
     def verdict(self):
@@ -285,17 +285,17 @@ def claims_table(claims):
 
 
 def how_many(truths):
-    """Return "7 of 8", and whether that is all, most or fewer."""
+    """Return "7 of 8", and True for all, None for at least half, False for fewer."""
     found = [bool(t) for t in truths]
     share = sum(found) / len(found)
     return f"{sum(found)} of {len(found)}", True if share == 1 else None if share >= 0.5 else False
 
 
 def run(module, argv):
-    """Measure what is new, print published beside ours, draw: what every figure's script does."""
+    """Measure new cells, print published and own figures, and draw the figure of a script."""
     asked = options(module.__doc__, argv)
     measured = Measured(asked.output, short=asked.short)
-    own = asked.output != RESULTS  # the committed cells have as many seeds as there was time for
+    own = asked.output != RESULTS  # the committed cells have different numbers of seeds
     if own:
         wanted = [
             *module.cells_once(asked.short),

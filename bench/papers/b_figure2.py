@@ -1,10 +1,11 @@
 """Figure 2 of Hu, Sanyal & Schölkopf (2024): Gaussian mechanism after three kinds of preprocessing.
 
-Writes docs/img/papers-b-figure2.svg. The mechanism has sensitivity 1, noise 10, and is 1-Lipschitz
-in the Frobenius norm of the movement, as theirs is; epsilon is stated at delta = 1e-6. The paper
-prints no numbers and no setting: what its text says of the curves is checked.
+The script writes docs/img/papers-b-figure2.svg. The mechanism has sensitivity 1, noise 10, and is
+1-Lipschitz in the Frobenius norm of the movement, as in the paper. Epsilon is stated at delta =
+1e-6. The paper prints no numbers and no setting. The script therefore checks the statements of its
+text about the curves.
 
-Run: python bench/papers/b_figure2.py        (4 seconds; --short: fewer points, 2)
+Run: python bench/papers/b_figure2.py        (4 seconds, or 2 with the fewer points of --short)
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def measure(short: bool) -> Found:
 
 
 def meets(n: int) -> float | None:
-    """Smallest share of incomplete rows, from 90 %, at which the printed bound is no better."""
+    """Smallest share of incomplete rows, from 90 %, at which group privacy is better."""
     domain = RowDomain(rows=n, columns=1, complete=False)
     for p in range(math.ceil(0.9 * n), n):
         group = ours(MeanImputer(max_incomplete=p, cells_per_row=1), domain)[1]
@@ -100,7 +101,7 @@ def meets(n: int) -> float | None:
 
 
 def checks(found: list[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """What sections 4.2 and 5.1 say of the figure, against the published bound and ours."""
+    """Statements of sections 4.2 and 5.1 about the figure, by the published bound and by ours."""
     by = {(p["panel"], p["note"]): p for p in found}
     fine, coarse = by["quantisation", "eta = 0.005"], by["quantisation", "eta = 0.05"]
     impute, pca = by["mean imputation", ""], by["PCA for rank reduction", "gap = 0.5"]
@@ -150,7 +151,7 @@ def draw(found: Found) -> None:
         axis = axes[place[p["panel"]]]
         for curve, (style, text) in lines.items():
             if curve == "group" and axis.lines:
-                continue  # the same whatever the note says
+                continue  # group privacy does not depend on the note
             axis.plot(
                 p["x"],
                 p[curve],

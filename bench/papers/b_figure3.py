@@ -1,28 +1,28 @@
-"""Figure 3 of Hu, Sanyal & Schölkopf (2024), with accounting that is sound, and by their recipe.
+"""Figure 3 of Hu, Sanyal & Schölkopf (2024), with sound accounting, and by their recipe.
 
-make_classification with 1000 rows, 6000 columns of rank 50. *Sound*: private logistic regression by
-DP-GD inside the ball of radius B, at a total (epsilon, 1e-5), replace-one:
+The table is make_classification with 1000 rows, 6000 columns of rank 50. *Sound*: private logistic
+regression by DP-GD inside the ball of radius B, at a total (epsilon, 1e-5), replace-one:
 
-no preprocessing   all 6000 columns
-priced PCA         rank-50 projection fitted without noise, the whole priced by this library
-DP-PCA             half of the (zCDP) budget on a noisy second-moment matrix, then 50 coordinates
-unpriced PCA       the projection ignored in the accounting: NOT a guarantee, only what is claimed
+* no preprocessing: all 6000 columns.
+* priced PCA: a rank-50 projection fitted without noise. This library prices the pipeline.
+* DP-PCA: half of the (zCDP) budget on a noisy second-moment matrix, then 50 coordinates.
+* unpriced PCA: the accounting ignores the projection. The claimed epsilon is NOT a guarantee.
 
-Radius and eigen-gap are declared from a second, "public" draw of the same generator. Rows are
-scaled to the unit ball, where the rank-50 eigen-gap is about 0.0008: with 1000 rows, the bound
-lets one row turn the projection by any angle. Appendix F.2 prints a movement of 12 R / (n gap) for
-rows of norm R, which needs the gap of rows scaled by 1 / R (in the rows' own units it is
-12 R^3 / (n gap)).
+Radius and eigen-gap are declared from a second, "public" draw of the generator. Rows are scaled to
+the unit ball, where the rank-50 eigen-gap is about 0.0008. With 1000 rows, the bound lets one row
+turn the projection by any angle. Appendix F.2 prints a movement of 12 R / (n gap) for rows of norm
+R. This movement needs the gap of rows scaled by 1 / R. In the rows' units, it is 12 R^3 / (n gap).
 
-*By their recipe* (appendix F.1; their code is not public where this was written): DP-SGD on rows
-as they come (norms about 2000), step 0.01, gradients clipped at 10, 10 epochs; batches of 64 are
-our choice. PCA is charged as their Theorem 17 (iii) prints it, with the gap in the rows' own units,
-or not at all: neither is a guarantee. On the table of exact rank, and on one whose other 5950
-columns are noise.
+*By their recipe* (appendix F.1, since their code was not public at the time of writing): DP-SGD on
+unscaled rows (norms about 2000), step 0.01, gradients clipped at 10, 10 epochs. Batches of 64 are
+our choice. PCA is charged as their Theorem 17 (iii) prints it, with the gap in the rows' units, or
+not at all. Both charges are no guarantee. One table has exact rank, and the other 5950 columns of
+the second table are noise.
 
-Seeded NumPy noise, for a picture and not for a release. Writes docs/img/papers-b-figure3.svg.
+The noise is seeded NumPy noise, for a picture and not for a release. The script writes
+docs/img/papers-b-figure3.svg.
 
-Run: python bench/papers/b_figure3.py        (2 minutes; --short: a smaller table, 4 seconds)
+Run: python bench/papers/b_figure3.py        (2 minutes, or 4 seconds with --short)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ CLAIMS = ("no preprocessing", "PCA, charged as printed", "PCA, not charged")
 
 @dataclass(frozen=True)
 class Shape:
-    """Rows, columns and rank of the table, and how often each fit is repeated."""
+    """Rows, columns and rank of the table, epsilons, and the number of repeats of each fit."""
 
     rows: int
     columns: int
@@ -79,7 +79,7 @@ Labelled = tuple[np.ndarray, np.ndarray]
 
 @lru_cache(maxsize=4)
 def draw_rows(shape: Shape, seed: int, *, noise: bool = False) -> Labelled:
-    """Columns beyond the rank: combinations of the others, or noise."""
+    """Draw a table. Columns beyond the rank are combinations of the others, or noise."""
     return make_classification(
         n_samples=shape.rows, n_features=shape.columns, n_informative=shape.rank,
         n_redundant=0 if noise else shape.columns - shape.rank,
@@ -190,7 +190,7 @@ def soundly(shape: Shape) -> Found:
                  "spread": float(np.std(lost)), "accuracy": right}
             )  # fmt: skip
     whole = sound.pipeline([("pca", sound.pca)])
-    with warnings.catch_warnings(action="ignore"):  # the epsilon of what it refuses is huge
+    with warnings.catch_warnings(action="ignore"):  # the epsilon of a refused release is huge
         outcome = propose_test_release(whole, sound.X, sound.y, test_epsilon=0.5)
     return {
         "gap": sound.pca.min_gap,
@@ -202,7 +202,7 @@ def soundly(shape: Shape) -> Found:
     }
 
 
-# --- By the recipe that is printed.
+# --- By the printed recipe.
 
 
 @lru_cache(maxsize=64)
@@ -238,7 +238,7 @@ def projected(X: np.ndarray, rank: int) -> tuple[np.ndarray, float]:
 
 
 def printed_factor(gap: float, alpha: float = 11.0) -> float:
-    """What Theorem 17 (iii) multiplies epsilon by, for PCA before sampled DP-SGD."""
+    """Factor of epsilon in Theorem 17 (iii), for PCA before sampled DP-SGD."""
     return math.sqrt(1.05 * (2 * alpha + 12.2**2 / gap**2) / (alpha / 2))
 
 

@@ -1,14 +1,15 @@
-"""Table 3 of Hu, Sanyal & Schölkopf (2024): how far an imputation model moves, put to the test.
+"""Table 3 of Hu, Sanyal & Schölkopf (2024): movements of imputation models, tested on pairs.
 
-First each printed formula at one setting, beside this library's bound. Then pairs of neighbouring
-tables, drawn at random and made for the purpose: every quantity of the table (p, order statistics,
-eigenvalues) is taken from the pair itself, the smallest collection that holds it, so that no
-collection makes the formula smaller. The largest true movement over the printed formula says
-whether it can hold: above 1 it does not. The same for our bounds, at the tightest parameters.
+The first table has each printed formula at one setting, and this library's bound. The second table
+has pairs of neighbouring tables, drawn at random or constructed. Every quantity of the table (p,
+order statistics, eigenvalues) is taken from the pair itself. The pair is the smallest collection
+that holds both tables, so no collection makes the formula smaller. The printed formula fails if the
+largest true movement is more than the formula, which is a ratio above 1. Our bounds are tested
+likewise, at the tightest parameters.
 
-The movement is that of a row that lacks all cells which the model fills (Proposition 16).
+The movement is the movement of a row that lacks all cells that the model fills (Proposition 16).
 
-Run: python bench/papers/b_table3.py        (25 seconds, 20,000 pairs a line; --short: 2)
+Run: python bench/papers/b_table3.py        (25 seconds with 20,000 pairs a line, or 2 with --short)
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def incomplete(pair: Pair) -> int:
     return max(int(np.isnan(table).any(axis=1).sum()) for table in pair)
 
 
-# --- What a model fills in, and the printed bound on its movement, from a pair.
+# --- Values that a model fills in, and the printed bound on their movement, from a pair.
 
 
 def mean(table: Table) -> np.ndarray:
@@ -140,9 +141,9 @@ def in_ball(rows: Table) -> Table:
 
 
 def random_pairs(count: int, d: int, *, target: bool = False) -> Iterator[Pair]:
-    """Neighbours of 12 to 30 rows, up to a quarter incomplete; half of them differ in holes.
+    """Neighbours of 12 to 30 rows, up to a quarter incomplete. Half differ in missing cells.
 
-    ``target``: only the first column has holes.
+    ``target``: only the first column has missing cells.
     """
     rng = np.random.default_rng(SEED + 10 * d + target)
     for _ in range(count):
@@ -169,7 +170,7 @@ def random_pairs(count: int, d: int, *, target: bool = False) -> Iterator[Pair]:
 
 
 def made_pairs() -> Iterator[Pair]:
-    """Two columns, a row that loses one cell and gains another: both means move as far."""
+    """Two columns, and a row that loses one cell and gains another. Both means move equally."""
     side = math.sqrt(0.5)
     for n in (12, 30, 400):
         table = np.array([[1.0, np.nan]] + [[-side, -side]] * (n - 2) + [[np.nan, np.nan]])
@@ -220,9 +221,9 @@ def formulas() -> list[dict[str, object]]:
     line = RegressionImputer(target=0, max_incomplete=P, min_eigenvalue=EIGENVALUE)
     low = high = EIGENVALUE * N
     rows = [
-        ("mean, one hole a row", 2 / (N - P),
+        ("mean, one missing cell a row", 2 / (N - P),
          MeanImputer(max_incomplete=P, cells_per_row=1).shift(NEIGHBOURS, one)),
-        ("mean, two holes a row", 2 / (N - P),
+        ("mean, two missing cells a row", 2 / (N - P),
          MeanImputer(max_incomplete=P).shift(NEIGHBOURS, two)),
         ("median, medians of the collection within 0.02", 0.02, None),
         ("median, gaps around it at most 0.002", None, median_step.shift(NEIGHBOURS, one)),

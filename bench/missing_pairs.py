@@ -1,9 +1,9 @@
-"""Pairs of tables that differ in one missing cell, for any library, and what a release tells apart.
+"""Pairs of tables that differ in one missing cell, and the facts of a release that differ for sure.
 
 Two tables that differ in one cell of one row are neighbours under any definition of differential
-privacy. So nothing about a release that does not vary from run to run may differ between them: its
-columns, their types, whether a value may be missing, its bounds, a warning, a refusal. This file
-needs NumPy and pandas only, and runs in any library's environment.
+privacy. A fact of a release that is constant from run to run must therefore be equal for both
+tables. Examples are its columns, their types, their bounds, whether a value may be missing, a
+warning, and an error. This file needs NumPy and pandas only, and runs in any library's environment.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-_MOST_LEVELS = 30
-_AGAIN = 3  # times as many runs before a fact is returned
-_MOST = 2 / 3  # of the values: what a level has for certain, whatever noise there is
+_MAX_LEVELS = 30
+_REPEAT_FACTOR = 3  # a differing fact is checked in this many times as many runs
+_MAJORITY = 2 / 3  # share of values of a level that noise cannot make the commonest by chance
 
 
 @dataclass(frozen=True, eq=False)
-class HolePair:
+class MissingPair:
     """Two tables that differ in one cell.
 
-    Columns are ``job`` (levels "a", "b", "c"), ``town`` ("x", "y"), ``grade`` (the whole numbers 1,
-    2, 3 as levels), ``age`` (whole numbers from 18 to 80) and ``score`` (numbers from 0 to 1).
+    Columns are ``job`` (levels "a", "b", "c"), ``town`` ("x", "y"), ``grade`` (the integers 1, 2, 3
+    as levels), ``age`` (integers from 18 to 80) and ``score`` (numbers from 0 to 1).
     """
 
     name: str
@@ -34,14 +34,18 @@ class HolePair:
     other: pd.DataFrame
 
 
-def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
+def missing_pairs(rows: int = 300, *, seed: int = 0) -> tuple[MissingPair, ...]:
     """Return pairs of tables that differ in one cell, a missing cell in at least one of them.
 
-    ``"one hole"``: one more, in a column that has some. ``"a hole where others have none"``: the
-    only one of its column. ``"one missing code"``: a cell is -9 instead of a number. ``"a hole
-    among whole numbers"``: the only one of a column of whole numbers, which data frames then hold
-    as decimal ones. ``"NaN against null"``: the same missing cell, as NaN or as None. ``"an
-    all-missing column"``: no value at all, or one.
+    The pairs are:
+
+    * ``"one missing cell"``: one more missing cell, in a column with missing cells.
+    * ``"the only missing cell"``: the column has no other missing cell.
+    * ``"one missing code"``: a cell is -9 instead of a number.
+    * ``"a missing cell among integers"``: the only missing cell of a column of integers, which data
+      frames then store as decimal numbers.
+    * ``"NaN against null"``: one missing cell, as NaN or as None.
+    * ``"an all-missing column"``: a column without values, or with a single value.
     """
     rng = np.random.default_rng(seed)
     full = pd.DataFrame(
@@ -59,49 +63,49 @@ def hole_pairs(rows: int = 300, *, seed: int = 0) -> tuple[HolePair, ...]:
     coded = full.assign(age=full["age"].where(full.index != 0, -9))
     holed = full.assign(job=_with(full["job"], None))
     return (
-        HolePair("one hole", full, full.assign(score=_with(full["score"], np.nan))),
-        HolePair("a hole where others have none", full, holed),
-        HolePair("one missing code", full, coded),
-        HolePair(
-            "a hole among whole numbers", full, full.assign(grade=_with(full["grade"], np.nan))
+        MissingPair("one missing cell", full, full.assign(score=_with(full["score"], np.nan))),
+        MissingPair("the only missing cell", full, holed),
+        MissingPair("one missing code", full, coded),
+        MissingPair(
+            "a missing cell among integers", full, full.assign(grade=_with(full["grade"], np.nan))
         ),
-        HolePair("NaN against null", full.assign(job=_with(full["job"], np.nan)), holed),
-        HolePair("an all-missing column", empty, empty.assign(town=_with(empty["town"], "x"))),
+        MissingPair("NaN against null", full.assign(job=_with(full["job"], np.nan)), holed),
+        MissingPair("an all-missing column", empty, empty.assign(town=_with(empty["town"], "x"))),
     )
 
 
 def differing_facts(
-    run: Callable[[pd.DataFrame], Any], pair: HolePair, *, repeats: int = 6
+    run: Callable[[pd.DataFrame], Any], pair: MissingPair, *, repeats: int = 6
 ) -> dict[str, tuple[Any, Any]]:
-    """Return the facts of a release that tell a pair of tables apart for certain.
+    """Return the facts of a release that distinguish a pair of tables in every run.
 
     Parameters
     ----------
     run : callable
         ``run(frame)`` releases a data frame, a mapping of names to values or data frames, or
-        anything else (of which the type is compared). With fresh noise at every call.
-    pair : HolePair
+        another object, whose type is compared. Every call draws fresh noise.
+    pair : MissingPair
     repeats : int, default 6
-        How often each table is released, at least 2. What is not the same every time is not
-        compared. If a fact differs, each table is released three times as often again, and only
-        what differs in all these runs too is returned: with ``repeats=3``, a fact that noise
-        decides like the toss of a coin would be returned once in 8 million times.
+        Number of releases of each table, at least 2. Facts that vary between the releases of a
+        table are not compared. If a fact differs, each table is released again, three times as
+        often. Only facts that differ in all these runs too are returned. With ``repeats=3``, a fact
+        that noise decides like a coin toss would be returned once in 8 million times.
 
     Returns
     -------
     dict of str to (value, value)
-        By the name of the fact, its value on either table; empty if nothing was told.
+        By the name of the fact, its value on each table. Empty if no fact differs.
 
     Examples
     --------
-    >>> pair = hole_pairs()[1]
+    >>> pair = missing_pairs()[1]
     >>> differing_facts(lambda frame: frame.isna().any().rename(str), pair)["job"]
     (False, True)
     >>> differing_facts(lambda frame: {"rows": len(frame)}, pair)
     {}
     """
     if repeats < 2:
-        raise ValueError("repeats must be 2 or more: once, noise cannot be seen to vary")
+        raise ValueError("repeats must be 2 or more: a single run cannot show noise")
     runs: tuple[list[dict[str, Any]], ...] = ([], [])
     told: dict[str, tuple[Any, Any]] = {}
     for times in (repeats, _AGAIN * repeats):
@@ -114,7 +118,7 @@ def differing_facts(
 
 
 def _told(ones: list[dict[str, Any]], others: list[dict[str, Any]]) -> dict[str, tuple[Any, Any]]:
-    """Return what one table always has, and the other always has in another way."""
+    """Return the facts that are constant for each table and differ between the tables."""
     found = {}
     for name in dict.fromkeys(name for facts in (*ones, *others) for name in facts):
         one, other = ([facts.get(name) for facts in runs] for runs in (ones, others))
@@ -136,7 +140,7 @@ def _facts(run: Callable[[pd.DataFrame], Any], table: pd.DataFrame) -> dict[str,
         warnings.simplefilter("always")
         try:
             found = run(table.copy())
-        except Exception as error:  # noqa: BLE001 - whatever another library raises
+        except Exception as error:  # noqa: BLE001 - other libraries raise any error
             return {"refusal": type(error).__name__, "message": str(error)[:200]}
     facts: dict[str, Any] = {"warnings": sorted({str(w.message)[:200] for w in warned})}
     if isinstance(found, pd.DataFrame):
@@ -152,7 +156,7 @@ def _of_columns(frame: pd.DataFrame) -> dict[str, Any]:
     for name in frame:
         column = frame[name]
         facts[f"type of {name}"] = str(column.dtype)
-        facts[f"holes in {name}"] = bool(column.isna().any())
+        facts[f"missing in {name}"] = bool(column.isna().any())
         values = column.dropna()
         counts = values.value_counts()
         if 0 < len(counts) <= _MOST_LEVELS and counts.iloc[0] > _MOST * len(values):

@@ -1,10 +1,11 @@
-"""What tables of few rows keep of cells that are missing together, and of ends of small numbers.
+"""Joint missingness and standard deviations of small counts, in synthetic rows of small tables.
 
-An invented ward: two laboratory values that are missing together, holes by chance beside them, and
-a count of children whose public bounds are wider than what occurs.  Over runs: the share of rows in
-which both values are missing, and how far the standard deviation of the count is off.
+An invented ward has two laboratory values that are missing together, and further cells that are
+missing by chance. The public bounds of the count of children are wider than its values.  Over runs,
+the script prints the share of rows in which both values are missing, and the relative error of the
+count's standard deviation.
 
-    python bench/holes_and_ends.py [--rows 4000] [--epsilon 1] [--runs 6]
+    python bench/missing_and_tails.py [--rows 4000] [--epsilon 1] [--runs 6]
 """
 
 import argparse
@@ -28,7 +29,7 @@ SCHEMA = Schema(
 
 
 def ward(rows, seed):
-    """A table with holes."""
+    """A table with missing cells."""
     rng = np.random.default_rng(seed)
     found = pd.DataFrame({"age": rng.integers(18, 90, rows)})
     found["children"] = rng.choice(9, rows, p=[0.8, 0.15, 0.04, 0.01, 0, 0, 0, 0, 0])
