@@ -66,8 +66,8 @@ def _rising(_name, _state):
     facts, truth, _ = guard_tables.read("generated", "complete", rows=4_000)
     ranks = truth["n0"].rank(pct=True).to_numpy()
     chance = 0.3 * ranks[:, None] * np.array([name != "n0" for name in truth])
-    holes = np.random.default_rng(20261129).random(truth.shape) < chance
-    return facts, truth, truth.mask(holes)
+    is_missing = np.random.default_rng(20261129).random(truth.shape) < chance
+    return facts, truth, truth.mask(is_missing)
 
 
 def _cents(_name, _state):
@@ -101,9 +101,9 @@ def _scores(_name, _state):
 
 def _columns(name, state):
     """Some columns of a table, so that a fit takes a few seconds."""
-    whole, rows, kept = COLUMNS[name]
-    facts, private, truth = guard_tables.read(whole, state, rows)
-    return {n: facts[n] for n in kept}, truth[kept], private[kept]
+    table, rows, columns = COLUMNS[name]
+    facts, private, truth = guard_tables.read(table, state, rows)
+    return {n: facts[n] for n in columns}, truth[columns], private[columns]
 
 
 # The table, its number of rows, and its columns. In `three`, one attribute is a function of another
@@ -227,7 +227,9 @@ def no_large_spikes() -> AbstractContextManager[None]:
 
     find = first_parts.find_bins
     return patched(
-        first_parts, "find_bins", lambda grid, found, **unit: find(_Spread(grid), found, **unit)
+        first_parts,
+        "find_bins",
+        lambda grid, histogram, **unit: find(_Spread(grid), histogram, **unit),
     )
 
 
@@ -265,7 +267,7 @@ class Refinement(NamedTuple):
 
     off: Callable[[], AbstractContextManager[None]]
     bins: tuple[str, ...]
-    own: tuple[str, ...] = ()  # tables for which it was made
+    made_for: tuple[str, ...] = ()  # tables for which it was made
     families: tuple[str, ...] = ("AllPairs",)
 
 
@@ -331,7 +333,7 @@ def cells():
     for cell in [*general, *OF_INTERVALS]:
         yield cell, [name for name, r in REFINEMENTS.items() if cell.bins in r.bins]
     for table, cell in MADE_FOR.items():
-        yield cell, [name for name, r in REFINEMENTS.items() if table in r.own]
+        yield cell, [name for name, r in REFINEMENTS.items() if table in r.made_for]
     aim = MADE_FOR["visits"]._replace(family="AIM")
     yield aim, [name for name, r in REFINEMENTS.items() if "AIM" in r.families]
 
@@ -339,21 +341,21 @@ def cells():
 COMMON = 0.01  # share of the rows above which a value is common
 
 
-def with_values(facts, truth, filled, kept, bins, *, level, figures=guard_tables.figures):
+def with_values(facts, truth, filled, incomplete, bins, *, level, figures=guard_tables.figures):
     """Return the figures of the guard and, for private bins, the error of common values.
 
     This error is half the sum of the differences of shares, over values of at least a hundredth of
     the rows. It is a mean over numbers. Values of many rows should be drawn exactly.
     """
-    found = figures(facts, truth, filled, kept, bins, level=level)
+    scores = figures(facts, truth, filled, incomplete, bins, level=level)
     numbers = [n for n, f in facts.items() if f["kind"] == "numeric" and bins == "private"]
-    made, off = kept if level and kept is not None else filled, []
+    made, off = incomplete if level and incomplete is not None else filled, []
     for name in numbers:
         shares = truth[name].value_counts(normalize=True)
         shares = shares[shares > COMMON]
         drawn = made[name].value_counts(normalize=True).reindex(shares.index, fill_value=0.0)
         off.append(float((shares - drawn).abs().sum()) / 2)
-    return found | {"values": statistics.fmean(off)} if off else found
+    return scores | {"values": statistics.fmean(off)} if off else scores
 
 
 guard_tables.figures = with_values
@@ -382,19 +384,19 @@ class Population:
             scores.append((high - low + PENALTY * off) / spread)
             held.append(off == 0.0)
             widths.append((high - low) / spread)
-        found = {"interval": statistics.fmean(scores), "width": statistics.fmean(widths)}
+        result = {"interval": statistics.fmean(scores), "width": statistics.fmean(widths)}
         seconds = time.process_time() - start
-        return found | {"held": statistics.fmean(held), "seconds": seconds}
+        return result | {"held": statistics.fmean(held), "seconds": seconds}
 
 
 class Runs:
     """Figures by cell, refinement, epsilon and seed. Each is written to a file at once."""
 
     def __init__(self, path):
-        self.path, self.known, self.tables = path, {}, {}
+        self.path, self.figures_by_key, self.tables = path, {}, {}
         for line in path.read_text("utf-8").splitlines() if path.exists() else ():
             row = json.loads(line)
-            self.known[
+            self.figures_by_key[
                 self.key(Cell(*row["cell"]), row["without"], row["epsilon"], row["seed"])
             ] = row["figures"]
 
@@ -405,7 +407,7 @@ class Runs:
     def measure(self, cell, without, epsilon, seed):
         """Fit once, unless it was done before."""
         key = self.key(cell, without, epsilon, seed)
-        if key in self.known:
+        if key in self.figures_by_key:
             return
         if cell not in self.tables:
             population = cell.bins == INTERVALS
@@ -416,7 +418,7 @@ class Runs:
             )
         with REFINEMENTS[without].off() if without else nullcontext():
             figures = self.tables[cell].once(epsilon, seed)
-        self.known[key] = figures
+        self.figures_by_key[key] = figures
         row = {"cell": cell, "without": without, "epsilon": epsilon, "seed": seed}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row | {"figures": figures}) + "\n")
@@ -424,7 +426,7 @@ class Runs:
     def idle(self, cell, without, epsilons):
         """Whether a refinement changed no figure of the first seed at any epsilon."""
         pairs = [
-            [self.known.get(self.key(cell, name, epsilon, 0)) for name in ("", without)]
+            [self.figures_by_key.get(self.key(cell, name, epsilon, 0)) for name in ("", without)]
             for epsilon in epsilons
         ]
         return all(
@@ -438,7 +440,7 @@ class Runs:
         wanted = self.key(cell, without, epsilon, 0)[:size]
         return {
             key[-1]: figures[figure]
-            for key, figures in self.known.items()
+            for key, figures in self.figures_by_key.items()
             if key[:size] == wanted and figure in figures
         }
 
@@ -464,7 +466,7 @@ def fill(runs, options):
 # Results
 
 
-class Found(NamedTuple):
+class Comparison(NamedTuple):
     """One comparison: the ratio of errors without and with a refinement, and both values.
 
     `differences` are differences of logarithms, by seed.
@@ -495,7 +497,7 @@ class Found(NamedTuple):
     def loses(self):
         return self.ratio < 1 / WORTH and self.bound(1 - CHANCE) < 1
 
-    def certain_range(self, of):
+    def is_sure(self, of):
         """Whether the gain or loss stands when this many comparisons are made together."""
         if self.gains:
             return self.bound(CHANCE / of) > 1
@@ -507,7 +509,7 @@ def error(figure, value):
     return as_error(figure, value) if figure in FLOORS else math.log(max(value, 1e-9))
 
 
-def comparisons(runs, epsilons) -> Iterator[Found]:
+def comparisons(runs, epsilons) -> Iterator[Comparison]:
     """Yield every comparison that has three seeds and in which seeds differ."""
     for cell, names in cells():
         for name, epsilon, figure in itertools.product(names, epsilons, FIGURES):
@@ -516,7 +518,7 @@ def comparisons(runs, epsilons) -> Iterator[Found]:
             logs = [error(figure, without[s]) - error(figure, with_it[s]) for s in common]
             if len(common) >= MIN_SEEDS and any(logs):
                 means = (statistics.fmean(side[s] for s in common) for side in (with_it, without))
-                yield Found(name, cell, epsilon, figure, logs, tuple(means))
+                yield Comparison(name, cell, epsilon, figure, logs, tuple(means))
 
 
 def seconds_of(runs, name, epsilons):
@@ -531,19 +533,19 @@ def seconds_of(runs, name, epsilons):
 
 def report(runs, epsilons):
     """Print every comparison with a mark of gains and losses, and counts for each refinement."""
-    found = list(comparisons(runs, epsilons))
+    results = list(comparisons(runs, epsilons))
     for name in REFINEMENTS:
-        mine = [one for one in found if one.without == name]
+        mine = [one for one in results if one.without == name]
         for one in mine:
             mark = "GAINS" if one.gains else "loses" if one.loses else ""
             print(
                 f"{name:<18}{one.cell!s:<34}{one.epsilon:<5g}{one.figure:<9}"
                 f"{len(one.differences):>3}{one.values[0]:>9.4f}{one.values[1]:>9.4f}"
                 f"{one.ratio:>8.3f} [{one.bound(CHANCE):.3f}, {one.bound(1 - CHANCE):.3f}] {mark}"
-                f"{' surely' * one.certain_range(len(mine))}"
+                f"{' surely' * one.is_sure(len(mine))}"
             )
         counts = [[o for o in mine if o.gains], [o for o in mine if o.loses]]
-        sure = [sum(o.certain_range(len(mine)) for o in some) for some in counts]
+        sure = [sum(o.is_sure(len(mine)) for o in some) for some in counts]
         print(
             f"== {name}: {len(mine)} comparisons, {len(counts[0])} gain ({sure[0]} surely), "
             f"{len(counts[1])} lose ({sure[1]} surely); "
@@ -553,13 +555,13 @@ def report(runs, epsilons):
 
 def markdown(runs, epsilons):
     """Print the table: mean changes without each refinement, its surest gains and losses."""
-    found = list(comparisons(runs, epsilons))
+    results = list(comparisons(runs, epsilons))
     print(
         "| without | two-way, rank error, SD | comparisons, worse, better | CPU s | worse, better |"
     )
     print("|---|---|---|---|---|")
     for name in REFINEMENTS:
-        mine = [one for one in found if one.without == name]
+        mine = [one for one in results if one.without == name]
         ratios = [[o.ratio for o in mine if o.figure == f] for f in ("pairs", "rank", "sd")]
         means = [f"{statistics.geometric_mean(r) - 1:+.0%}" for r in ratios if r]
         sides = [[o for o in mine if o.gains], [o for o in mine if o.loses]]
@@ -572,7 +574,7 @@ def markdown(runs, epsilons):
 def surest(side, of):
     """The largest change of each figure, sure changes first, at most two."""
     best = {}
-    for one in sorted(side, key=lambda o: (not o.certain_range(of), -abs(math.log(o.ratio)))):
+    for one in sorted(side, key=lambda o: (not o.is_sure(of), -abs(math.log(o.ratio)))):
         best.setdefault(one.figure, one)
     return list(best.values())[:2]
 

@@ -27,7 +27,7 @@ LEVELS = 4
 SCHEMA = Schema(
     tuple(Categorical(name=n, levels=tuple(range(LEVELS)), nullable=n in "bd") for n in NAMES)
 )
-MOVES = (0.6, 0.3, 0.05, 0.05)
+STEP_SHARES = (0.6, 0.3, 0.05, 0.05)
 CELLS = [((v,), (k,)) for v in range(5) for k in (0, 1)]
 CELLS += [((v, v + 1), (k, k)) for v in range(4) for k in (0, 1)]
 CELLS += [((0, 2), (1, 1)), ((1, 3), (0, 0))]
@@ -36,11 +36,11 @@ CELLS += [((0, 2), (1, 1)), ((1, 3), (0, 0))]
 def draw(n, rng):
     columns = [rng.choice(LEVELS, n, p=[0.4, 0.3, 0.2, 0.1])]
     for _ in NAMES[1:]:
-        columns.append((columns[-1] + rng.choice(LEVELS, n, p=MOVES)) % LEVELS)
+        columns.append((columns[-1] + rng.choice(LEVELS, n, p=STEP_SHARES)) % LEVELS)
     return np.stack(columns, axis=1)
 
 
-def with_holes(rows, rng):
+def with_missing(rows, rng):
     chance = expit(0.8 * (rows[:, 0] - 1.0) - 1.0)
     codes = {n: rows[:, v] for v, n in enumerate(NAMES)}
     for n in "bd":
@@ -101,12 +101,14 @@ def main():
         aware, naive, gaps = [], [], []
         for repetition in range(1, options.repetitions + 1):
             model = AIM(epsilon=options.epsilon, delta=1e-6, missing=strategy).fit(
-                with_holes(draw(options.rows, rng), rng)
+                with_missing(draw(options.rows, rng), rng)
             )
             tables = [to_rows(t) for t in model.sample(options.rows, multiple=options.tables)]
             q, u = (np.array(part) for part in zip(*map(estimates, tables), strict=True))
-            found = [combine_estimates(q[:, j], u[:, j]).interval() for j in range(len(truth))]
-            aware.append([low <= t <= high for (low, high), t in zip(found, truth, strict=True)])
+            intervals = [combine_estimates(q[:, j], u[:, j]).interval() for j in range(len(truth))]
+            aware.append(
+                [low <= t <= high for (low, high), t in zip(intervals, truth, strict=True)]
+            )
             one, variance = estimates(to_rows(model.sample(options.rows)))
             naive.append(np.abs(one - truth) <= norm.ppf(0.975) * np.sqrt(variance))
             gaps.append(one - truth)

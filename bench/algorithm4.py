@@ -8,7 +8,7 @@ mask mixture instead, which is never above the sound figure here.
 import math
 from dataclasses import dataclass
 
-from partition_search import Partition, PartitionProgram, best_partition, group_gates
+from partition_search import Partition, PartitionProgram, amplifying_sets, best_partition
 
 from missdp.ground_truth import amplified_epsilon, observation_probability
 
@@ -65,14 +65,14 @@ def pruned_partition(required_sets, weights, *, observed, cost):
     best pruned partition 1/2.
     """
     sets = [frozenset(required or ()) for required in required_sets]
-    blocks, complete = group_gates(sets)
+    blocks, complete = amplifying_sets(sets)
     odds = [observation_probability(block, observed) for block in blocks]
     program = PartitionProgram(sets, weights, blocks, odds, cost)
     program.bare[:] = [not required for required in sets]
-    found = program.solve(tolerance=1e-6, seconds=20.0)
-    if not (complete and found.optimal):
+    partition = program.solve(tolerance=1e-6, seconds=20.0)
+    if not (complete and partition.optimal):
         raise SystemExit("the partition search did not end in time")
-    return found
+    return partition
 
 
 def paper_approximation(required_sets, epsilons, *, observed):

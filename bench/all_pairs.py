@@ -46,8 +46,8 @@ FAMILIES = {
     "privbayes": (PrivBayes, {}),
 }
 ROWS = {"adult": 30_162, "br2000": 38_000}
-HOLES = ("mcar_0.2", "mar_0.35", "mnar_0.2")
-MOST = 300_000  # synthetic rows drawn
+MISSING_FILES = ("mcar_0.2", "mar_0.35", "mnar_0.2")
+MAX_ROWS = 300_000  # synthetic rows drawn
 
 
 def every_file():
@@ -55,7 +55,7 @@ def every_file():
     for dataset in ROWS:
         for path in sorted((SHARED / dataset).glob("*.parquet")):
             for epsilon in (1, 3):
-                if path.stem != "truth" and (path.stem not in HOLES or epsilon == 3):
+                if path.stem != "truth" and (path.stem not in MISSING_FILES or epsilon == 3):
                     yield dataset, path.stem, 0, epsilon
 
 
@@ -64,10 +64,10 @@ def groups():
     both = list(ROWS)
     return {
         "main": [("adult", "truth", 0, e) for e in (1, 3, 10)],
-        "missing": [("adult", file, 0, 1) for file in HOLES],
+        "missing": [("adult", file, 0, 1) for file in MISSING_FILES],
         "bootstrap": [(d, "truth", 300_000, 1) for d in both],
         "br2000": [("br2000", "truth", 0, e) for e in (1, 3, 10)]
-        + [("br2000", file, 0, 1) for file in HOLES],
+        + [("br2000", file, 0, 1) for file in MISSING_FILES],
         "wide": [(f"wide-{k}", "truth", 30_162, 1) for k in (15, 30, 50, 100)],
         "ten-million": [("adult", "truth", 10_000_000, 1)],
         "files": list(every_file()),
@@ -76,12 +76,12 @@ def groups():
     }
 
 
-def cases(wanted):
+def cases(requested):
     """Cases of groups by name, or written out."""
-    found = groups()
-    for name in wanted:
-        if name in found:
-            yield from found[name]
+    by_name = groups()
+    for name in requested:
+        if name in by_name:
+            yield from by_name[name]
         else:
             dataset, file, rows, epsilon = name.split(":")
             yield dataset, file, int(rows), float(epsilon)
@@ -128,12 +128,12 @@ def once(options):
     family, settings = FAMILIES[options["family"]]
     start = time.process_time()
     model = family(epsilon=epsilon, delta=1e-6, **settings).fit(private)
-    size = min(MOST, max(len(private), ROWS.get(dataset, 0)))
+    size = min(MAX_ROWS, max(len(private), ROWS.get(dataset, 0)))
     synthetic = model.sample_table(size)
     seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    found = errors(case, private, synthetic, options["seed"])
-    print(json.dumps(found | {"seconds": seconds, "peak": peak}))
+    distances = errors(case, private, synthetic, options["seed"])
+    print(json.dumps(distances | {"seconds": seconds, "peak": peak}))
 
 
 def in_a_process(limit, **options):
@@ -177,14 +177,14 @@ HEADER = (
 )
 
 
-def behind(case, found):
+def behind(case, runs_of):
     """Yield a line for each case in which AllPairs is worse than a family that selects."""
     dataset, file, _, epsilon = case
     for key, other in itertools.product(("two", "one", "worst", "three"), ("aim", "mst")):
-        if not {"all-pairs", other} <= found.keys():
+        if not {"all-pairs", other} <= runs_of.keys():
             continue
         ours, theirs = (
-            statistics.fmean(run[key] for run in found[family]) for family in ("all-pairs", other)
+            statistics.fmean(run[key] for run in runs_of[family]) for family in ("all-pairs", other)
         )
         if ours > 1.01 * theirs:
             yield (
@@ -217,7 +217,7 @@ def main():
 
     say(HEADER)
     for dataset, file, rows, epsilon in cases(options.cases):
-        case, found = (dataset, file, options.rows or rows, epsilon), {}
+        case, runs_of = (dataset, file, options.rows or rows, epsilon), {}
         for family in options.family:
             runs = []
             for seed in range(options.seeds):
@@ -227,9 +227,9 @@ def main():
                     break
                 runs.append(run)
             if runs:
-                found[family] = runs
+                runs_of[family] = runs
                 say(line(case, family, runs))
-        for text in behind(case, found):
+        for text in behind(case, runs_of):
             say(text)
 
 

@@ -76,8 +76,10 @@ def theirs(place, tables):
         for name, table in tables.items():
             codes = {a.name: table.codes(a.name) for a in table.schema}
             pd.DataFrame(codes).to_csv(f"{folder}/{name}.csv", index=False)
-        asked = [python, "-c", THEIRS, folder, str(ATTEMPTS), SECRET]
-        return json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+        command = [python, "-c", THEIRS, folder, str(ATTEMPTS), SECRET]
+        return json.loads(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        )
 
 
 def main():

@@ -56,8 +56,8 @@ def count():
 
     def run(rows):
         budget, filled = Filter(100.0), KNNImputation(impute="x", match_on="group")
-        asked = ImputedStatistics(rows, filled, budget=budget)
-        asked.count(where="x > 8", epsilon=3.0, uncertainty="noise")
+        statistics = ImputedStatistics(rows, filled, budget=budget)
+        statistics.count(where="x > 8", epsilon=3.0, uncertainty="noise")
 
     return run, (table(), table(9.0))
 
@@ -73,7 +73,7 @@ def mean(mechanism, multiplier):
     return run, (rows, other)
 
 
-DOORS = {
+SESSIONS = {
     "count, imputed": count(),
     "replace-one mean (gaussian)": mean("gaussian", 0.5),
     "replace-one mean (laplace)": mean("laplace", 0.5),
@@ -92,24 +92,30 @@ def show(name: str, case: str, sound: Audit, weak: Audit) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=400)
-    parser.add_argument("--family", nargs="*", choices=[*CASES, *DOORS], default=[*CASES, *DOORS])
-    given = parser.parse_args()
+    parser.add_argument(
+        "--family", nargs="*", choices=[*CASES, *SESSIONS], default=[*CASES, *SESSIONS]
+    )
+    options = parser.parse_args()
     print("| family | strategy | claimed | found | ratio | at least | flagged", end=" | ")
     print("x 0.7: found | at least | flagged |")
     print("|---" * 10 + "|")
-    for name in given.family:
-        if name in DOORS:
-            run, tables = DOORS[name]
+    for name in options.family:
+        if name in SESSIONS:
+            run, tables = SESSIONS[name]
             sound, weak = (
-                audit(run, *tables, trials=given.trials, scale=scale) for scale in (1.0, 0.7)
+                audit(run, *tables, trials=options.trials, scale=scale) for scale in (1.0, 0.7)
             )
             show(name, "", sound, weak)
             continue
         family, parameters = CASES[name]
         for strategy in family.family.strategies:
-            options = {"parameters": parameters, "strategies": [strategy], "trials": given.trials}
+            settings = {
+                "parameters": parameters,
+                "strategies": [strategy],
+                "trials": options.trials,
+            }
             sound, weak = (
-                audit_synthesizer(family, **options, scale=scale)[strategy] for scale in (1.0, 0.7)
+                audit_synthesizer(family, **settings, scale=scale)[strategy] for scale in (1.0, 0.7)
             )
             show(name, strategy, sound, weak)
 

@@ -70,13 +70,13 @@ def audit_samples(
     def read(sample: Any) -> Any:
         return _agreement(sample, row) if statistic is None else float(statistic(sample))
 
-    seen = np.array(
+    scores = np.array(
         [
             [read(fit_sample(rows, 2 * trial + side)) for side, rows in enumerate(frames)]
             for trial in range(trials)
         ]
     )
-    absent, present = _learned(seen) if statistic is None else seen.T
+    absent, present = _learned(scores) if statistic is None else scores.T
     return judge(present, absent, Claim.of(claim), confidence=confidence, subject=subject)
 
 
@@ -88,17 +88,17 @@ def _agreement(sample: Any, row: Any) -> list[float]:
         for name, missing in row.isna().items()
     ]
     agrees = np.column_stack([column.to_numpy(dtype=bool) for column in columns])
-    size, whole = max(1, len(agrees)), float(agrees.all(axis=1).sum())
-    return [*(agrees.sum(axis=0) / size), whole / size, float(whole > 0), math.log(size)]
+    size, equal_rows = max(1, len(agrees)), float(agrees.all(axis=1).sum())
+    return [*(agrees.sum(axis=0) / size), equal_rows / size, float(equal_rows > 0), math.log(size)]
 
 
-def _learned(seen: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _learned(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scores of the second half of the runs on each table, by a classifier of the first half."""
     linear_model, pipeline, preprocessing = (
         import_optional(f"sklearn.{name}", purpose="audits without a `statistic`")
         for name in ("linear_model", "pipeline", "preprocessing")
     )
-    half, later = np.split(seen, [len(seen) // 2])
+    half, later = np.split(scores, [len(scores) // 2])
     model = pipeline.make_pipeline(
         preprocessing.StandardScaler(), linear_model.LogisticRegression(max_iter=1000)
     )

@@ -19,7 +19,7 @@ import statistics
 from pathlib import Path
 
 import numpy as np
-from aim_coverage import CELLS, draw, estimates, to_rows, with_holes
+from aim_coverage import CELLS, draw, estimates, to_rows, with_missing
 from scipy.special import stdtrit
 
 from missdp.evaluate import combine_estimates
@@ -50,8 +50,8 @@ def reiter(q, u):
 
 
 def ours(q, u):
-    found = combine_estimates(q, u)
-    return found.interval()[1] - found.estimate
+    combined = combine_estimates(q, u)
+    return combined.interval()[1] - combined.estimate
 
 
 RULES = {"ours": ours, "pool": rubin, "pool.syn": reiter}
@@ -59,22 +59,22 @@ RULES = {"ours": ours, "pool": rubin, "pool.syn": reiter}
 
 def repetition(rng, truth, *, rows, tables, times, epsilon=1.0):
     """Errors of the combined estimates and half-widths by each rule, for each size of tables."""
-    private = with_holes(draw(rows, rng), rng)
+    private = with_missing(draw(rows, rng), rng)
     model = AIM(epsilon=epsilon, delta=1e-6).fit(private)
-    found = {}
+    by_size = {}
     for size in times:
         drawn = [to_rows(t) for t in model.sample(size * rows, multiple=tables)]
         q, u = (
             np.array(part)[:, : len(CELLS)] for part in zip(*map(estimates, drawn), strict=True)
         )
-        found[f"{size}"] = {
+        by_size[f"{size}"] = {
             "errors": [round(float(e), 6) for e in q.mean(axis=0) - truth],
             **{
                 name: [round(float(rule(q[:, j], u[:, j])), 6) for j in range(q.shape[1])]
                 for name, rule in RULES.items()
             },
         }
-    return found
+    return by_size
 
 
 def table(runs):

@@ -59,16 +59,16 @@ for name in domain:
     code = frame[name].map(place) if place else np.searchsorted(edges[name][1:-1], cells, "right")
     codes[name] = np.where(frame[name].isna(), sizes[name], code).astype(int)
 
-def write(found):
+def write(made_rows):
     rng, out = np.random.default_rng(), {}
     for name in domain:
-        code = np.asarray(found[name]).astype(int)
-        seen = np.minimum(code, sizes[name] - 1)
+        code = np.asarray(made_rows[name]).astype(int)
+        observed = np.minimum(code, sizes[name] - 1)
         if name in numbers:
-            cells = rng.uniform(edges[name][seen], edges[name][seen + 1])
-            cells = np.floor(cells) if name in whole else cells
+            cells = rng.uniform(edges[name][observed], edges[name][observed + 1])
+            cells = np.floor(cells) if name in integers else cells
         else:
-            cells = np.array(levels[name], dtype=object)[seen]
+            cells = np.array(levels[name], dtype=object)[observed]
         out[name] = pd.Series(cells).where(code < sizes[name])
     pd.DataFrame(out).to_csv(made, index=False)
 """
@@ -99,8 +99,8 @@ METHODS = (TRUTH, *OURS, *ELSEWHERE)
 def adult(file):
     """Public facts, the truth, the published file with missing values, targets of F1."""
     domain = json.loads((ADULT / "domain.json").read_text("utf-8"))
-    truth, holed = (pd.read_parquet(ADULT / f"{name}.parquet") for name in ("truth", file))
-    return domain, truth, holed, ("income", "sex", "marital-status")
+    truth, incomplete = (pd.read_parquet(ADULT / f"{name}.parquet") for name in ("truth", file))
+    return domain, truth, incomplete, ("income", "sex", "marital-status")
 
 
 def rand():
@@ -159,13 +159,15 @@ def limited(command, errors):
     return None if late else process.returncode, cost
 
 
-def scored(name, truth, holed, test, domain, targets):
+def scored(name, truth, incomplete, test, domain, targets):
     """Fit one method. Return its scores and costs, or the problem."""
     with tempfile.TemporaryDirectory() as folder:
-        private, told, made = (Path(folder) / part for part in ("in.csv", "domain.json", "out.csv"))
-        holed.to_csv(private, index=False)
-        told.write_text(json.dumps(domain), "utf-8")
-        given = [*map(str, (private, told, made)), "1", "1e-6", str(zcdp_rho(1, 1e-6))]
+        private, facts, made = (
+            Path(folder) / part for part in ("in.csv", "domain.json", "out.csv")
+        )
+        incomplete.to_csv(private, index=False)
+        facts.write_text(json.dumps(domain), "utf-8")
+        arguments = [*map(str, (private, facts, made)), "1", "1e-6", str(zcdp_rho(1, 1e-6))]
         if name == TRUTH:
             truth.to_csv(made, index=False)
             command = ["true"]
@@ -175,31 +177,31 @@ def scored(name, truth, holed, test, domain, targets):
             library, code = ELSEWHERE[name]
             command = [str(environment(library)), "-c", READ + code]
         with (Path(folder) / "errors").open("w+") as errors:
-            status, cost = limited([*command, *given], errors)
+            status, cost = limited([*command, *arguments], errors)
             errors.seek(0)
-            said = (errors.read().strip().splitlines() or ["failed"])[-1][:100]
+            message = (errors.read().strip().splitlines() or ["failed"])[-1][:100]
         if status is None:
             return cost | {"problem": f"did not finish in {LIMIT // 60} minutes"}
         if status:
-            return cost | {"problem": said}
+            return cost | {"problem": message}
         schema = scoring_schema(domain)
         one, other = Table.read(truth, schema), Table.read(made, schema)
     from nine_learners import NINE
 
     learners = {name: NINE[name] for name in LEARNERS}
-    given = {"test": Table.read(test, schema), "attributes": targets, "learners": learners}
-    f1 = classifier_f1(one, other, random_state=0, **given)
+    arguments = {"test": Table.read(test, schema), "attributes": targets, "learners": learners}
+    f1 = classifier_f1(one, other, random_state=0, **arguments)
     return fidelity(one, other).scores | {"f1": f1.mean} | cost
 
 
 def versions():
     """Versions of the other libraries in their environments."""
     code = "import importlib.metadata as m; print(m.version({!r}))"
-    found = {}
+    outputs = {}
     for library, name in {"dpmm": "dpmm", "smartnoise": "smartnoise-synth", "mbi": "mbi"}.items():
         command = [str(environment(library)), "-c", code.format(name)]
-        found[name] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return {name: version.strip() for name, version in found.items()}
+        outputs[name] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name: version.strip() for name, version in outputs.items()}
 
 
 def summary(results):
@@ -280,18 +282,18 @@ def main():
     tables = {title: TABLES[title]() for title in options.tables}
     for run in range(options.runs):
         for name in options.methods:
-            for title, (domain, truth, holed, targets) in tables.items():
+            for title, (domain, truth, incomplete, targets) in tables.items():
                 before = [r for r in results if (r["table"], r["method"]) == (title, name)]
                 if any(r["run"] == run or "problem" in r for r in before):
                     continue
                 order = np.random.default_rng(run).permutation(len(truth))
                 fit, test = order[: options.rows], order[options.rows :][:5000]
-                parts = truth.iloc[fit], holed.iloc[fit], truth.iloc[test]
-                found = {"table": title, "method": name, "run": run}
-                found |= scored(name, *parts, domain, targets)
-                results.append(found)
+                parts = truth.iloc[fit], incomplete.iloc[fit], truth.iloc[test]
+                result = {"table": title, "method": name, "run": run}
+                result |= scored(name, *parts, domain, targets)
+                results.append(result)
                 RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
-                print(time.strftime("%H:%M:%S"), found, flush=True)
+                print(time.strftime("%H:%M:%S"), result, flush=True)
 
 
 if __name__ == "__main__":

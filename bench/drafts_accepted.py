@@ -63,7 +63,7 @@ def accept_draft(csv: Path, folder: Path, method: str = "") -> dict[str, Any]:
     """Draft the schema of a file, accept the draft unchanged, and return the outcome."""
     from missdp.cli.main import main
 
-    schema, said = folder / "draft.toml", io.StringIO()
+    schema, output = folder / "draft.toml", io.StringIO()
     accepted = ["--schema", str(schema), *SYNTHESIZE, "-o", str(folder / "model.json")]
     accepted += ["--method", method] if method else []
     commands = {
@@ -71,11 +71,11 @@ def accept_draft(csv: Path, folder: Path, method: str = "") -> dict[str, Any]:
         "fit": ["fit", str(csv), *accepted],
     }
     for step, command in commands.items():
-        said.truncate(said.seek(0))
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        output.truncate(output.seek(0))
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
             code = main(command)
         if code:
-            lines = [line for line in said.getvalue().splitlines() if line.strip()]
+            lines = [line for line in output.getvalue().splitlines() if line.strip()]
             return {"step": step, "code": code, "outcome": lines[-1] if lines else "no message"}
     return {"step": "fit", "code": 0, "outcome": OK}
 
@@ -84,12 +84,15 @@ def _in_process(package: str, item: str, folder: Path, method: str, limit: int) 
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
     table = load(package, item)
     if table is None:
-        found: dict[str, Any] = {"step": "load", "code": 0, "outcome": "too small"}
+        outcome: dict[str, Any] = {"step": "load", "code": 0, "outcome": "too small"}
     else:
         csv = folder / "table.csv"
         table.to_csv(csv, index=False)
-        found = accept_draft(csv, folder, method) | {"rows": len(table), "columns": table.shape[1]}
-    (folder / "found.json").write_text(json.dumps(found))
+        outcome = accept_draft(csv, folder, method) | {
+            "rows": len(table),
+            "columns": table.shape[1],
+        }
+    (folder / "outcome.json").write_text(json.dumps(outcome))
 
 
 def tried(package: str, item: str, method: str, limit: int) -> dict[str, Any]:
@@ -102,14 +105,14 @@ def tried(package: str, item: str, method: str, limit: int) -> dict[str, Any]:
         )
         process.start()
         process.join()
-        if (folder / "found.json").exists():
-            found = json.loads((folder / "found.json").read_text())
+        if (folder / "outcome.json").exists():
+            outcome = json.loads((folder / "outcome.json").read_text())
         elif process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL):
-            found = {"step": "", "code": process.exitcode, "outcome": TIMEOUT}
+            outcome = {"step": "", "code": process.exitcode, "outcome": TIMEOUT}
         else:
-            found = {"step": "", "code": process.exitcode, "outcome": "the process ended"}
+            outcome = {"step": "", "code": process.exitcode, "outcome": "the process ended"}
     seconds = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 1)
-    return {"package": package, "item": item, **found, "cpu_seconds": seconds}
+    return {"package": package, "item": item, **outcome, "cpu_seconds": seconds}
 
 
 def outcomes(path: Path) -> Iterator[dict[str, Any]]:
@@ -118,13 +121,13 @@ def outcomes(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, path.read_text().splitlines())
 
 
-def summary(found: list[dict[str, Any]]) -> str:
+def summary(results: list[dict[str, Any]]) -> str:
     """Return the number of tables by outcome, and every refusal with its table."""
-    kinds = Counter(map(_kind, found))
+    kinds = Counter(map(_kind, results))
     lines = [f"{count:4d}  {kind}" for kind, count in kinds.most_common()]
     lines += [
         f"{line['package']}/{line['item']}: {line['step']}: {line['outcome']}"
-        for line in found
+        for line in results
         if line["outcome"] != OK
     ]
     return "\n".join(lines)

@@ -7,9 +7,9 @@ The script runs on any complete table with public facts about its columns, in th
 complete truth.  Each fit is a separate process, with a user's defaults.
 
 Other libraries run in separate environments (`bench/.environments/NAME`), which
-`missing_elsewhere.py` makes at the first run. dpmm 0.1.9 needs a `python3.11`, with NumPy and
-pandas of its time. dpsynth is on no index: make its environment by hand.  These libraries get
-levels, bounds and the list of integer columns. They find bins themselves.
+`missing_elsewhere.py` makes at the first run. The library dpmm 0.1.9 needs a `python3.11`, with
+NumPy and pandas of its time. The library dpsynth is on no index: make its environment by hand.
+These libraries get levels, bounds and the list of integer columns. They find bins themselves.
 
     python bench/fidelity.py ../shared/data/adult/truth.parquet ../shared/data/adult/domain.json
     python bench/fidelity.py TRUTH.parquet DOMAIN.json --missing mar:0.35 --peers "dpmm MST"
@@ -49,8 +49,8 @@ domain = json.load(open(domain))
 numbers = [n for n in domain if domain[n]["kind"] == "numeric"]
 types = {n: float if n in numbers else str for n in domain}
 frame = pd.read_csv(private, dtype=types, keep_default_na=False, na_values=[""])
-whole = [n for n in numbers if domain[n].get("integer")]
-for name in whole:
+integers = [n for n in numbers if domain[n].get("integer")]
+for name in integers:
     if frame[name].notna().all():
         frame[name] = frame[name].astype(int)
 levels = {n: [str(v) for v in f["levels"]] for n, f in domain.items() if n not in numbers}
@@ -62,9 +62,9 @@ facts = {{n: {{"categories": v}} for n, v in levels.items()}}
 facts |= {{n: {{k: domain[n][k] for k in ("lower", "upper")}} for n in numbers}}
 model = {name}Pipeline(epsilon=0.9 * epsilon, delta=delta, proc_epsilon=0.1 * epsilon, n_jobs=1)
 model.fit(frame, domain=facts)
-found = model.generate(n_records=len(frame))[list(domain)]
-found[whole] = found[whole].astype(float).apply(np.floor)
-found.to_csv(made, index=False)
+made_rows = model.generate(n_records=len(frame))[list(domain)]
+made_rows[integers] = made_rows[integers].astype(float).apply(np.floor)
+made_rows.to_csv(made, index=False)
 """
 DPSYNTH = """
 import dpsynth
@@ -76,10 +76,10 @@ facts |= {{
 }}
 config = discrete_mechanisms.{name}Config()
 model = dpsynth.TabularConfig(domains={{n: facts[n] for n in domain}}, discrete_mechanism=config)
-found = model.configure(zcdp_rho=rho)(np.random.default_rng(), frame)
-found = found.synthetic_data[list(domain)]
-found[whole] = found[whole].astype(float).apply(np.floor)
-found.to_csv(made, index=False)
+made_rows = model.configure(zcdp_rho=rho)(np.random.default_rng(), frame)
+made_rows = made_rows.synthetic_data[list(domain)]
+made_rows[integers] = made_rows[integers].astype(float).apply(np.floor)
+made_rows.to_csv(made, index=False)
 """
 PEERS = {
     "dpmm MST": ("dpmm", DPMM.format(module="mst", name="MST")),
@@ -87,17 +87,17 @@ PEERS = {
     "dpsynth MST": ("dpsynth", DPSYNTH.format(name="MST")),
     "dpsynth AIM": ("dpsynth", DPSYNTH.format(name="AIM")),
 }
-HOLES = {"mcar": MCAR, "mar": MAR}
+MECHANISMS = {"mcar": MCAR, "mar": MAR}
 SHORT = {"two_way_equal": "equal", "two_way_deciles": "deciles", "two_way_worst": "worst"}
 SHORT |= {"rank_corr": "rank", "subgroup_means": "groups", "quantiles": "quant"}
 
 
 def default_schema(domain, **changes):
     """Schema of levels, bounds and steps, without bins."""
-    known = {field.name for field in fields(Numeric)} & {"lower", "upper", "integer", "step"}
+    allowed = {field.name for field in fields(Numeric)} & {"lower", "upper", "integer", "step"}
     return Schema(
         tuple(
-            Numeric(**{"name": name, **{k: v for k, v in fact.items() if k in known}, **changes})
+            Numeric(**{"name": name, **{k: v for k, v in fact.items() if k in allowed}, **changes})
             if fact["kind"] == "numeric"
             else Categorical(name=name, levels=tuple(map(str, fact["levels"])), nullable=True)
             for name, fact in domain.items()
@@ -117,15 +117,15 @@ def scoring_schema(domain):
     )
 
 
-def with_holes(truth, asked, seed):
+def with_missing(truth, request, seed):
     """The table with values missing completely at random, or at random, drawn by the seed."""
-    if asked is None:
+    if request is None:
         return truth
-    kind, _, rate = asked.partition(":")
-    return HOLES[kind](rate=float(rate)).apply(truth, random_state=seed)
+    kind, _, rate = request.partition(":")
+    return MECHANISMS[kind](rate=float(rate)).apply(truth, random_state=seed)
 
 
-def fit_one(method, wanted, private, domain, made, epsilon, delta, _rho):
+def fit_one(method, rows, private, domain, made, epsilon, delta, _rho):
     """Fit a family. ``all-pairs:equal`` has bins of equal width, ``aim/observed`` a strategy."""
     schema = default_schema(json.loads(Path(domain).read_text("utf-8")), nullable=True)
     method, _, missing = method.partition("/")
@@ -133,7 +133,7 @@ def fit_one(method, wanted, private, domain, made, epsilon, delta, _rho):
     settings = {"epsilon": float(epsilon), "delta": float(delta), "bins": bins or "private"}
     settings |= {"missing": missing} if missing else {}
     model = missdp.synthesizers()[family](**settings).fit(Table.read(private, schema))
-    model.sample_table(int(wanted)).to_native("pandas").to_csv(made, index=False)
+    model.sample_table(int(rows)).to_native("pandas").to_csv(made, index=False)
 
 
 def generous(domain, times):
@@ -147,11 +147,11 @@ def generous(domain, times):
 
 def commands(options, rows):
     """Commands by method. The families of missdp draw as many rows as the truth has."""
-    found = {n: [sys.executable, __file__, "--one", n, str(rows)] for n in options.methods}
+    by_method = {n: [sys.executable, __file__, "--one", n, str(rows)] for n in options.methods}
     for name in options.peers:
         library, code = PEERS[name]
-        found[name] = [str(environment(library)), "-c", READ + code]
-    return found
+        by_method[name] = [str(environment(library)), "-c", READ + code]
+    return by_method
 
 
 def scores(command, made, truth, scoring, limit):
@@ -168,8 +168,8 @@ def scores(command, made, truth, scoring, limit):
     return fidelity(truth, made, schema=scoring).scores, seconds, ""
 
 
-def line(name, found, seconds, problem, columns):
-    numbers = "".join(f"{found.get(c, float('nan')):>9.4f}" for c in columns)
+def line(name, values, seconds, problem, columns):
+    numbers = "".join(f"{values.get(c, float('nan')):>9.4f}" for c in columns)
     return f"{name:<14}{numbers}{seconds:>8.0f}  {problem}"
 
 
@@ -184,7 +184,9 @@ def main():
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--rows", type=int, help="number of fitted rows, drawn with replacement")
-    parser.add_argument("--generous", type=float, default=1.0, help="factor by which bounds are wider")
+    parser.add_argument(
+        "--generous", type=float, default=1.0, help="factor by which bounds are wider"
+    )
     parser.add_argument("--limit", type=float, default=3600, help="seconds per fit")
     parser.add_argument("--json", help="also write every run to this file")
     options = parser.parse_args()
@@ -198,20 +200,20 @@ def main():
     print(f"two samples of the truth would have deciles {best.by_chance:.4f}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         private, made = Path(folder) / "private.csv", Path(folder) / "made.csv"
-        told = Path(folder) / "domain.json"
-        told.write_text(json.dumps(generous(domain, options.generous)), "utf-8")
+        facts = Path(folder) / "domain.json"
+        facts.write_text(json.dumps(generous(domain, options.generous)), "utf-8")
         for run in range(options.runs):
-            holed = with_holes(truth, options.missing, run)
-            rows = holed.to_native("pandas")
+            incomplete = with_missing(truth, options.missing, run)
+            rows = incomplete.to_native("pandas")
             if options.rows:
                 rows = rows.sample(options.rows, replace=True, random_state=run)
             rows.to_csv(private, index=False)
             budget = options.epsilon, options.delta, zcdp_rho(options.epsilon, options.delta)
-            given = [str(fact) for fact in (private, told, made, *budget)]
+            arguments = [str(fact) for fact in (private, facts, made, *budget)]
             for name, command in commands(options, len(complete)).items():
-                found = scores([*command, *given], made, complete, scoring, options.limit)
-                done.append((name, *found))
-                print(line(name, *found, columns), flush=True)
+                result = scores([*command, *arguments], made, complete, scoring, options.limit)
+                done.append((name, *result))
+                print(line(name, *result, columns), flush=True)
     print(f"\nmeans of {options.runs} runs, missing {options.missing}, epsilon {options.epsilon:g}")
     for name in dict.fromkeys(row[0] for row in done):
         runs = [row for row in done if row[0] == name and not row[3]]

@@ -32,7 +32,9 @@ def numbers(table, name):
 
 
 def with_missing(frame, gender, mechanism, rng):
-    rate = 0.2 if mechanism == "random" else 0.7 * expit(1.5 * (gender - gender.mean()) / gender.std())
+    rate = (
+        0.2 if mechanism == "random" else 0.7 * expit(1.5 * (gender - gender.mean()) / gender.std())
+    )
     frame = frame.copy()
     for name in NAMES[1:]:
         frame[name] = frame[name].astype(object).mask(rng.random(len(frame)) < rate)

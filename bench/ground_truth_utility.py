@@ -30,11 +30,11 @@ FITS = {
 
 def distance(family, missing, epsilon, private, truth, seeds):
     """Mean 2-way distance over seeds."""
-    found = []
+    distances = []
     for _ in range(seeds):
         model = family(epsilon=epsilon, delta=1e-6, missing=missing).fit(private)
-        found.append(marginal_distance(truth, model.sample_table(len(private)), k=2).mean)
-    return statistics.mean(found)
+        distances.append(marginal_distance(truth, model.sample_table(len(private)), k=2).mean)
+    return statistics.mean(distances)
 
 
 def draw(lines):
@@ -71,9 +71,9 @@ def main():
         lines[name] = []
         for rate in RATES:
             private = table("adult", f"mcar_{rate}")
-            known = MissingCompletelyAtRandom(dict.fromkeys(private.schema.nullable, 1 - rate))
+            assumption = MissingCompletelyAtRandom(dict.fromkeys(private.schema.nullable, 1 - rate))
             asked = family(epsilon=1.0, delta=1e-6, missing=missing)
-            spent = epsilon_for_ground_truth(1.0, asked, private.schema, known)
+            spent = epsilon_for_ground_truth(1.0, asked, private.schema, assumption)
             errors = [
                 distance(family, missing, epsilon, private, truth, options.seeds)
                 for epsilon in (1.0, spent)

@@ -48,13 +48,13 @@ RATES = dict(zip("abcdef", (0.9, 0.8, 0.7, 0.6, 0.8, 0.5), strict=True))
 def schema(*, never=0, wide=False):
     """Six attributes, the last without bins. The first ``never`` of them are never missing."""
     names = "abcdef" if not wide else [f"q{i}" for i in range(14)]
-    found = [
+    attributes = [
         Categorical(name=n, levels=("x", "y", "z"), nullable=i >= never)
         for i, n in enumerate(names)
     ]
     if not wide:
-        found[-1] = Numeric(name="f", lower=0, upper=100, nullable=True)
-    return Schema(tuple(found))
+        attributes[-1] = Numeric(name="f", lower=0, upper=100, nullable=True)
+    return Schema(tuple(attributes))
 
 
 def assumptions(of):
@@ -85,14 +85,14 @@ def planned():
     tables = {"all": schema(), "one never": schema(never=1), "wide": schema(wide=True)}
     for family in sorted(missdp.synthesizers().values(), key=lambda f: f.__name__):
         strategies = list(family.family.strategies)
-        for strategy, (shape, of), own, epsilon in itertools.product(
+        for strategy, (shape, of), settings, epsilon in itertools.product(
             strategies, tables.items(), options(family.__name__), (1.0, 0.3)
         ):
             if epsilon != 1.0 and shape != "all":
                 continue
-            model = family(epsilon=epsilon, missing=strategy, **{"delta": 1e-6, **own})
-            for known, assumption in assumptions(of).items():
-                name = f"{family.__name__} {own} {strategy} {shape} {epsilon} {known}"
+            model = family(epsilon=epsilon, missing=strategy, **{"delta": 1e-6, **settings})
+            for label, assumption in assumptions(of).items():
+                name = f"{family.__name__} {settings} {strategy} {shape} {epsilon} {label}"
                 yield name, lambda m=model, s=of, a=assumption: planned_ground_truth(m, s, a)
 
 
@@ -149,26 +149,26 @@ STRUCTURES = {
 
 def events():
     """Yield name and guarantee of events that users state themselves."""
-    known = assumptions(schema()) | {
+    by_label = assumptions(schema()) | {
         "mcar chain": MissingCompletelyAtRandom({f"v{i}": 0.7 for i in range(41)})
     }
-    for (kind, these), (who, structure), (told, assumption) in itertools.product(
-        EVENTS.items(), STRUCTURES.items(), known.items()
+    for (kind, these), (who, structure), (label, assumption) in itertools.product(
+        EVENTS.items(), STRUCTURES.items(), by_label.items()
     ):
         pure = kind.startswith("pure") and kind != "pure beside gaussian"
         for delta in (0.0, 1e-6) if pure else (1e-6, 1e-3):
             yield (
-                f"events {kind}; {who}; {told}; {delta}",
+                f"events {kind}; {who}; {label}; {delta}",
                 lambda e=these, a=assumption, s=structure, d=delta: ground_truth_guarantee(
                     e, a, structure=s, delta=d
                 ),
             )
     caps = [cap(0.05, label=ChosenRequirements.selections), *(cap(0.05, {n}) for n in "abcdef")]
     caps.append(cap(0.2, {"a", "b"}, ChosenRequirements.chosen))
-    for share, (told, assumption) in itertools.product((1.0, 0.2), known.items()):
+    for share, (label, assumption) in itertools.product((1.0, 0.2), by_label.items()):
         structure = ChosenRequirements(among=PAIRS, largest_share=share)
         yield (
-            f"events chosen marginals; share {share}; {told}",
+            f"events chosen marginals; share {share}; {label}",
             lambda a=assumption, s=structure: ground_truth_guarantee(
                 caps, a, structure=s, delta=1e-6
             ),
@@ -177,12 +177,12 @@ def events():
 
 def together():
     """Yield name and guarantee of two releases of one table together."""
-    known = assumptions(schema())
+    by_label = assumptions(schema())
     for one, two in itertools.combinations_with_replacement(
         ("pure, overlapping", "gaussian, one gate", "zcdp, two gates", "caps"), 2
     ):
-        for told, assumption in known.items():
-            if told == "row-independent":
+        for label, assumption in by_label.items():
+            if label == "row-independent":
                 continue
 
             def both(one=one, two=two, a=assumption):
@@ -197,18 +197,18 @@ def together():
                     a,
                 )
 
-            yield f"joint {one} + {two}; {told}", both
+            yield f"joint {one} + {two}; {label}", both
 
 
 def table():
     """Return the epsilon of each case, or the class of its error."""
-    found = {}
+    epsilons = {}
     for name, guarantee in itertools.chain(planned(), events(), together()):
         try:
-            found[name] = guarantee().epsilon
+            epsilons[name] = guarantee().epsilon
         except MissDPError as refusal:
-            found[name] = type(refusal).__name__
-    return found
+            epsilons[name] = type(refusal).__name__
+    return epsilons
 
 
 def compare(before, after):
@@ -234,14 +234,14 @@ def compare(before, after):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", action="store_true", help="write the table again")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    found = table()
-    if asked.store:
-        STORED.write_text(json.dumps(found, indent=0) + "\n")
-        print(f"{len(found)} cases")
+    epsilons = table()
+    if options.store:
+        STORED.write_text(json.dumps(epsilons, indent=0) + "\n")
+        print(f"{len(epsilons)} cases")
         return 0
-    return compare(json.loads(STORED.read_text()), found)
+    return compare(json.loads(STORED.read_text()), epsilons)
 
 
 if __name__ == "__main__":

@@ -165,14 +165,14 @@ def accuracy(now, recorded):
 
     `now` has values by cell, figure and seed, `recorded` by cell, commit, figure and seed.
     """
-    found, together = [], defaultdict(list)
+    verdicts, together = [], defaultdict(list)
     for cell, figure in itertools.product(now, FLOORS):
         commit = better(recorded.get(cell, {}), figure)
         if commit is None:
             continue
         values, then = now[cell].get(figure, {}), recorded[cell][commit][figure]
         logs = [{s: as_error(figure, v) for s, v in side.items()} for side in (values, then)]
-        found.append(
+        verdicts.append(
             _verdict(str(cell), figure, (values, then), loss(*logs), IN_A_CELL, commit[:8])
         )
         together[cell.family, cell.bins, cell.epsilon, figure].append(logs)
@@ -182,8 +182,8 @@ def accuracy(now, recorded):
                 epsilon != 1
             )
             sides = [_mean_by_seed([logs[side] for logs in group]) for side in (0, 1)]
-            found.append(_verdict(name, figure, ({}, {}), loss(*sides), IN_THE_MEAN, ""))
-    return found
+            verdicts.append(_verdict(name, figure, ({}, {}), loss(*sides), IN_THE_MEAN, ""))
+    return verdicts
 
 
 def _mean_by_seed(group):
@@ -192,9 +192,9 @@ def _mean_by_seed(group):
     return {seed: statistics.fmean(values[seed] for values in group) for seed in common}
 
 
-def _verdict(name, figure, sides, found, limit, against):
+def _verdict(name, figure, sides, logs, limit, against):
     now, then = (statistics.fmean(s.values()) if s else math.nan for s in sides)
-    ratio, low = map(math.exp, found)
+    ratio, low = map(math.exp, logs)
     return Verdict(name, figure, then, now, ratio, low, limit, against)
 
 
@@ -204,14 +204,14 @@ def cost(turns, slower=SLOWER):
     `turns` has pairs of seconds and MiB of the other code and of this code. Fewer than five turns
     have no bound of 95 %. The median then decides whether more turns are run.
     """
-    found = []
+    verdicts = []
     for k, (figure, limit) in enumerate((("seconds", slower), ("memory", LARGER))):
         then, now = (statistics.median(turn[side][k] for turn in turns) for side in (0, 1))
         ratios = sorted(turn[1][k] / turn[0][k] for turn in turns)
         ratio, below = statistics.median(ratios), _turns_below_the_median(len(turns))
         low = ratios[below - 1] if below else ratio
-        found.append(Verdict("", figure, then, now, ratio, low, limit))
-    return found
+        verdicts.append(Verdict("", figure, then, now, ratio, low, limit))
+    return verdicts
 
 
 def _turns_below_the_median(turns):
@@ -287,12 +287,12 @@ class Fits:
 
     def __init__(self, path, processes=1, seeds=SEEDS, *, more=True):
         self.path, self.processes, self.seeds, self.more = path, processes, seeds, more
-        self.known = {}
+        self.results = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         for line in path.read_text("utf-8").splitlines() if path.exists() else ():
             row = _row_of(line)
             if row.get("version") == VERSION and row.get("numpy") == np.__version__:
-                self.known[self.key(row["code"], row)] = row
+                self.results[self.key(row["code"], row)] = row
 
     @staticmethod
     def key(code, job):
@@ -305,27 +305,27 @@ class Fits:
         jobs = [cell.job(seed) for cell in cells for seed in seeds]
         groups = defaultdict(list)
         for job in jobs:
-            if self.key(code.hash, job) not in self.known:
+            if self.key(code.hash, job) not in self.results:
                 groups[job["family"], job["table"]].append(job)
         if self.more:
             with ThreadPoolExecutor(self.processes) as pool:
                 list(pool.map(lambda group: self._run(code, group), groups.values()))
-        found, problems = {}, {}
+        values, problems = {}, {}
         nothing = {"absent": "the cache does not have it"}
         for cell in cells:
             keys = [self.key(code.hash, cell.job(seed)) for seed in seeds]
-            rows = [self.known.get(key, nothing) for key in keys]
+            rows = [self.results.get(key, nothing) for key in keys]
             wrong = [row for row in rows if "figures" not in row]
             if wrong:
                 problems[cell] = wrong[0]
                 continue
-            found[cell] = by_figure({row["seed"]: row["figures"] for row in rows})
-        return found, problems
+            values[cell] = by_figure({row["seed"]: row["figures"] for row in rows})
+        return values, problems
 
     def _run(self, code, jobs):
         for row in child(code, jobs):
             row |= {"code": code.hash, "version": VERSION, "numpy": np.__version__}
-            self.known[self.key(code.hash, row)] = row
+            self.results[self.key(code.hash, row)] = row
             if "figures" in row:  # a failed fit is tried again in the next run
                 with self.path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
@@ -373,11 +373,11 @@ def _guarded(family, state, bins, *, short):
 
 def timed_cells(cells):
     """One cell of each family and table: declared bins, missing cells."""
-    found = {}
+    chosen = {}
     for cell in cells:
         if cell.bins == "declared" and cell.state in ("mcar", "own"):
-            found.setdefault((cell.family, cell.table), cell)
-    return list(found.values())
+            chosen.setdefault((cell.family, cell.table), cell)
+    return list(chosen.values())
 
 
 def recorded_in(document):
@@ -394,10 +394,10 @@ def recorded_in(document):
 def compare(fits, code, cells, recorded, codes):
     """Verdicts on accuracy. A cell that looks worse gets new seeds of both codes."""
     now, problems = fits.measure(code, cells, range(fits.seeds))
-    found = accuracy(now, {c: recorded.get(str(c), {}) for c in now})
-    suspects = [c for c in now if _is_of(c, [v for v in found if v.failed])]
+    verdicts = accuracy(now, {c: recorded.get(str(c), {}) for c in now})
+    suspects = [c for c in now if _is_of(c, [v for v in verdicts if v.failed])]
     if not suspects:
-        return found, problems
+        return verdicts, problems
     print(f"measured again, with new seeds: {', '.join(map(str, suspects))}", file=sys.stderr)
     both = {c: dict(recorded.get(str(c), {})) for c in now}
     now |= fits.measure(code, suspects, range(2 * fits.seeds))[0]
@@ -420,7 +420,7 @@ def _is_of(cell, verdicts):
 
 def compare_cost(code, other, cells):
     """Verdicts on CPU seconds and memory, in turns with another code."""
-    found = []
+    verdicts = []
     for cell in cells:
         turns, slower = [], SLOWER_OF.get(cell.family, SLOWER)
         for turn in range(TURNS + MORE_TURNS):
@@ -431,8 +431,8 @@ def compare_cost(code, other, cells):
                 break  # one of them cannot run, which the accuracy reports
             turns.append(pair)
         if turns:
-            found += [replace(v, name=str(cell)) for v in cost(turns, slower)]
-    return found
+            verdicts += [replace(v, name=str(cell)) for v in cost(turns, slower)]
+    return verdicts
 
 
 def pin(commit, fits, cells, code):
@@ -440,14 +440,14 @@ def pin(commit, fits, cells, code):
     document = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"cells": {}}
     values, problems = fits.measure(code, cells, range(fits.seeds))
     for cell, figures in values.items():
-        known = {
+        rounded = {
             figure: [float(f"{v:.4g}") for _, v in sorted(by_seed.items())]
             for figure, by_seed in figures.items()
             if figure in (*FLOORS, "rank")
         }
         seconds = statistics.median(figures["seconds"].values())
-        known["seconds"] = [float(f"{seconds:.3g}")]
-        document["cells"].setdefault(str(cell), {})[commit] = known
+        rounded["seconds"] = [float(f"{seconds:.3g}")]
+        document["cells"].setdefault(str(cell), {})[commit] = rounded
     document.setdefault("measured", {})[commit] = {
         "date": time.strftime("%Y-%m-%d"),
         "processor": processor(),
@@ -476,8 +476,8 @@ def write(document):
 def processor():
     """The name of this machine's processor."""
     cpus = Path("/proc/cpuinfo")
-    known = cpus.read_text().splitlines() if cpus.exists() else []
-    names = [line.partition(":")[2].strip() for line in known if line.startswith("model name")]
+    lines = cpus.read_text().splitlines() if cpus.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
@@ -518,39 +518,39 @@ def main(arguments=None):
     document = json.loads(RECORD.read_text("utf-8"))
     codes = {}
 
-    def known(commit):
+    def tree_of(commit):
         if commit not in codes:
             codes[commit] = code_of(commit, trees)
         return codes[commit]
 
     recorded = recorded_in(document)
     if options.against:
-        recorded = measured_of(options.against, known, fits, cells)
+        recorded = measured_of(options.against, tree_of, fits, cells)
     code = code_in(ROOT)
-    found, problems = compare(fits, code, cells, recorded, known)
+    verdicts, problems = compare(fits, code, cells, recorded, tree_of)
     if not (options.no_cost or options.cached):
         possible = [c for c in timed_cells(cells) if c not in problems]
-        found += costs(possible, code, known, options.against, document["timed_against"])
-    return told(found, problems, cells, recorded, as_json=options.json)
+        verdicts += costs(possible, code, tree_of, options.against, document["timed_against"])
+    return report(verdicts, problems, cells, recorded, as_json=options.json)
 
 
-def costs(cells, code, known, against, commits):
+def costs(cells, code, tree_of, against, commits):
     """Verdicts on time and memory, of each family in turns with the commit recorded for it."""
-    found = []
+    verdicts = []
     for commit in dict.fromkeys(against or commits[cell.family] for cell in cells):
         mine = [c for c in cells if (against or commits[c.family]) == commit]
-        other = known(commit)
+        other = tree_of(commit)
         if other is None:
             lacks = f"NOT COMPARED: time and memory. This clone has no commit {commit}: fetch it"
             print(lacks, file=sys.stderr)  # standard output may be JSON
             continue
-        found += [replace(v, against=commit[:8]) for v in compare_cost(code, other, mine)]
-    return found
+        verdicts += [replace(v, against=commit[:8]) for v in compare_cost(code, other, mine)]
+    return verdicts
 
 
-def measured_of(commit, known, fits, cells):
+def measured_of(commit, tree_of, fits, cells):
     """The record of one commit, measured in this run."""
-    other = known(commit)
+    other = tree_of(commit)
     if other is None:
         raise SystemExit(f"git has no commit {commit} here: fetch it")
     values, _ = fits.measure(other, cells, range(fits.seeds))
@@ -562,18 +562,18 @@ def reason(row):
     return f"skipped: {row['absent']}" if "absent" in row else f"failed: {row.get('failed')}"
 
 
-def told(found, problems, cells, recorded, *, as_json):
+def report(verdicts, problems, cells, recorded, *, as_json):
     """Print all verdicts. Return the exit code: 1 if a cell is worse, lost or not recorded."""
     broken = {str(c): reason(row) for c, row in problems.items()}
     unknown = [str(c) for c in cells if str(c) not in recorded and c not in problems]
-    failed = [v for v in found if v.failed]
+    failed = [v for v in verdicts if v.failed]
     lost = [name for name, why in broken.items() if why.startswith("failed")]
     if as_json:
-        rows = [asdict(v) | {"failed": v.failed} for v in found]
+        rows = [asdict(v) | {"failed": v.failed} for v in verdicts]
         print(json.dumps({"verdicts": rows, "without": broken, "not recorded": unknown}))
         return int(bool(failed or lost or unknown))
     print(f"{'':<46}{'figure':<9}{'then':>9}{'now':>9}{'ratio':>8}{'at least':>9}{'limit':>7}")
-    for v in found:
+    for v in verdicts:
         numbers = "".join(f"{x:>9.4f}" if x == x else f"{'':>9}" for x in (v.then, v.now))
         mark = "  WORSE" if v.failed else ""
         print(
@@ -585,7 +585,7 @@ def told(found, problems, cells, recorded, *, as_json):
     for name in unknown:
         print(f"{name}: not recorded, so not compared")
     print(
-        f"{len(found)} comparisons, {len(failed)} worse, {len(lost)} cells without a fit, "
+        f"{len(verdicts)} comparisons, {len(failed)} worse, {len(lost)} cells without a fit, "
         f"{len(unknown)} not recorded"
     )
     return int(bool(failed or lost or unknown))

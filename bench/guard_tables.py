@@ -45,7 +45,7 @@ UNTUNED = {
 TABLES = ("adult", "br2000", "yrbss", "hmeq", "vietnam", "lending", "generated")
 STATES = ("complete", "mcar", "mar", "own")
 BINS = ("declared", "private")
-HOLES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
+MISSING_FILES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
 STRONG = 0.1  # rank correlation above which the slope counts a pair
 TENTHS = np.linspace(0.1, 0.9, 9)
 FAMILIES = ("AllPairs", "AIM", "MST", "PrivBayes", "Kamino", "query")
@@ -76,10 +76,10 @@ def read(name, state="complete", rows=None):
     """
     facts, truth, private = READERS[name](name, state)
     if rows is not None and rows < len(truth):
-        kept = np.sort(np.random.default_rng(0).choice(len(truth), rows, replace=False))
+        chosen = np.sort(np.random.default_rng(0).choice(len(truth), rows, replace=False))
         same = private is truth
-        truth = truth.iloc[kept].reset_index(drop=True)
-        private = truth if same else private.iloc[kept].reset_index(drop=True)
+        truth = truth.iloc[chosen].reset_index(drop=True)
+        private = truth if same else private.iloc[chosen].reset_index(drop=True)
     return facts, private, truth
 
 
@@ -94,13 +94,13 @@ def _shared(name, state):
     truth = _typed(pd.read_parquet(folder / "truth.parquet"), facts)
     if state == "complete":
         return facts, truth, truth
-    return facts, truth, _typed(pd.read_parquet(folder / f"{HOLES[state]}.parquet"), facts)
+    return facts, truth, _typed(pd.read_parquet(folder / f"{MISSING_FILES[state]}.parquet"), facts)
 
 
 def _yrbss(_name, state):
     declared = tomllib.loads((BUNDLED / "yrbss.toml").read_text("utf-8"))["attribute"]
-    kept = ("kind", "lower", "upper", "integer", "levels")
-    facts = {a["name"]: {k: a[k] for k in kept if k in a} for a in declared}
+    fields = ("kind", "lower", "upper", "integer", "levels")
+    facts = {a["name"]: {k: a[k] for k in fields if k in a} for a in declared}
     return _real(facts, _typed(pd.read_parquet(BUNDLED / "yrbss.parquet"), facts), state)
 
 
@@ -147,16 +147,16 @@ def _elsewhere(name, state):
     frame = frame[[c for c in frame if c not in ("rownames", "Unnamed: 0")]]
     facts, columns = {}, {}
     for column in frame:
-        values, found = frame[column], frame[column].dropna().unique()
-        if len(found) < 2:
+        values, distinct = frame[column], frame[column].dropna().unique()
+        if len(distinct) < 2:
             continue
-        if pd.api.types.is_numeric_dtype(values) and len(found) > 8:
+        if pd.api.types.is_numeric_dtype(values) and len(distinct) > 8:
             values = values.astype(float)
-            whole = bool((values.dropna() % 1 == 0).all())
+            is_integer = bool((values.dropna() % 1 == 0).all())
             facts[column] = {
                 "kind": "numeric",
                 **dict(zip(("lower", "upper"), _round_bounds(values), strict=True)),
-                "integer": whole,
+                "integer": is_integer,
             }
         else:
             values = values.astype("string")
@@ -188,9 +188,9 @@ def _typed(frame, facts):
             values = pd.to_numeric(column, errors="coerce").astype(float)
             columns[name] = values.clip(fact["lower"], fact["upper"])
         else:
-            known = column.notna().to_numpy()
+            observed = column.notna().to_numpy()
             texts = np.full(len(column), None, dtype=object)
-            texts[known] = column[known].astype(str).astype(object)
+            texts[observed] = column[observed].astype(str).astype(object)
             columns[name] = pd.Series(texts, dtype=object)
     return pd.DataFrame(columns)
 
@@ -200,8 +200,8 @@ def _typed(frame, facts):
 
 def bins_of(fact):
     """The number of bins: ten, or one per integer if there are fewer."""
-    whole = fact.get("integer") and fact["upper"] - fact["lower"] < 10
-    return int(fact["upper"] - fact["lower"]) + 1 if whole else 10
+    has_few = fact.get("integer") and fact["upper"] - fact["lower"] < 10
+    return int(fact["upper"] - fact["lower"]) + 1 if has_few else 10
 
 
 def cuts_of(facts, truth, bins):
@@ -217,7 +217,7 @@ def cuts_of(facts, truth, bins):
 
 def coded(frame, facts, cuts):
     """Codes and number of levels of each column. A missing cell has the last code."""
-    found = []
+    columns = []
     for name, fact in facts.items():
         if fact["kind"] == "numeric":
             values = frame[name].to_numpy(dtype=float)
@@ -229,8 +229,8 @@ def coded(frame, facts, cuts):
             levels = pd.Index([str(level) for level in fact["levels"]], dtype=object)
             codes = levels.get_indexer(frame[name])
             codes = np.where(codes < 0, size, codes)
-        found.append((codes.astype(np.int64), size))
-    return found
+        columns.append((codes.astype(np.int64), size))
+    return columns
 
 
 def pair_distance(one, two, *, keep):
@@ -240,8 +240,8 @@ def pair_distance(one, two, *, keep):
         shares = []
         for codes in (one, two):
             (x, nx), (y, ny) = codes[i], codes[j]
-            seen = slice(None) if keep else (x < nx) & (y < ny)
-            counts = np.bincount((x * (ny + 1) + y)[seen], minlength=(nx + 1) * (ny + 1))
+            rows = slice(None) if keep else (x < nx) & (y < ny)
+            counts = np.bincount((x * (ny + 1) + y)[rows], minlength=(nx + 1) * (ny + 1))
             shares.append(counts / max(counts.sum(), 1))
         distances.append(0.5 * np.abs(shares[0] - shares[1]).sum())
     return float(np.mean(distances))
@@ -266,32 +266,32 @@ def correlations(truth, made):
     t, s = (f.corr(method="spearman").fillna(0.0).to_numpy()[upper] for f in (truth, made))
     if not len(t):
         return {}
-    found, strong = {"rank": float(np.abs(t - s).mean())}, np.abs(t) > STRONG
+    scores, strong = {"rank": float(np.abs(t - s).mean())}, np.abs(t) > STRONG
     if strong.any():
-        found["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
-    return found
+        scores["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
+    return scores
 
 
-def figures(facts, truth, filled, kept, bins, *, level):
+def figures(facts, truth, filled, incomplete, bins, *, level):
     """All figures of one fit. `level` states that the truth has missing cells."""
     cuts = cuts_of(facts, truth, bins)
-    made = kept if level and kept is not None else filled
+    made = incomplete if level and incomplete is not None else filled
     one, two = (coded(frame, facts, cuts) for frame in (truth, made))
-    found = {"pairs": pair_distance(one, two, keep=level and kept is not None)}
-    found |= correlations(ordered(truth, facts), ordered(made, facts))
+    scores = {"pairs": pair_distance(one, two, keep=level and incomplete is not None)}
+    scores |= correlations(ordered(truth, facts), ordered(made, facts))
     ratios = []
     for name in (n for n, f in facts.items() if f["kind"] == "numeric"):
         spread, drawn = float(truth[name].std()), float(made[name].std())
         if spread > 0:
             ratios.append(abs(np.log(max(drawn, 1e-3 * spread) / spread)))
     if ratios:
-        found["sd"] = float(np.mean(ratios))
-    return found
+        scores["sd"] = float(np.mean(ratios))
+    return scores
 
 
-def missing_error(private, kept):
+def missing_error(private, incomplete):
     """Mean absolute error of the missing share, over columns."""
-    return float((private.isna().mean() - kept.isna().mean()).abs().mean())
+    return float((private.isna().mean() - incomplete.isna().mean()).abs().mean())
 
 
 # The child runs this part, which uses only names that exist in every compared commit.
@@ -337,9 +337,9 @@ class Cell:
 
         self.family, self.bins = family, bins
         self.facts, self.private, self.truth = read(table, state, rows)
-        self.holes = bool(self.private.isna().any().any())
+        self.is_incomplete = bool(self.private.isna().any().any())
         self.level = bool(self.truth.isna().any().any())
-        schema = schema_of(self.facts, bins, nullable=self.holes)
+        schema = schema_of(self.facts, bins, nullable=self.is_incomplete)
         self.table = Table.read(self.private, schema)
 
     def once(self, epsilon, seed):
@@ -348,21 +348,23 @@ class Cell:
             return self.asked(epsilon, seed)
         start = time.process_time()
         model = model_of(self.family, epsilon, seed).fit(self.table)
-        kept = self.kept(model, seed) if self.level else None
-        filled = model.sample_table(len(self.truth), random_state=seed) if kept is None else None
+        incomplete = self.sample_incomplete(model, seed) if self.level else None
+        filled = (
+            model.sample_table(len(self.truth), random_state=seed) if incomplete is None else None
+        )
         seconds = time.process_time() - start
-        if self.holes and not self.level:
-            kept = self.kept(model, seed)
-        filled, kept = (None if t is None else self.frame(t) for t in (filled, kept))
-        found = figures(self.facts, self.truth, filled, kept, self.bins, level=self.level)
-        if kept is not None:
-            found["missing"] = missing_error(self.private, kept)
-        return found | {"seconds": seconds, "peak": peak()}
+        if self.is_incomplete and not self.level:
+            incomplete = self.sample_incomplete(model, seed)
+        filled, incomplete = (None if t is None else self.frame(t) for t in (filled, incomplete))
+        scores = figures(self.facts, self.truth, filled, incomplete, self.bins, level=self.level)
+        if incomplete is not None:
+            scores["missing"] = missing_error(self.private, incomplete)
+        return scores | {"seconds": seconds, "peak": peak()}
 
     def frame(self, table):
         return _typed(table.to_native("pandas"), self.facts)
 
-    def kept(self, model, seed):
+    def sample_incomplete(self, model, seed):
         """Synthetic rows with missing cells, if the family models them."""
         from missdp.errors import ParameterError
 
@@ -437,17 +439,17 @@ def results(jobs):
 
 
 def parser():
-    found = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    found.add_argument("--jobs", help="read jobs from this file, ignore other options")
-    found.add_argument("--families", nargs="+", default=["AllPairs"], choices=FAMILIES)
-    found.add_argument("--tables", nargs="+", default=["adult", "br2000"], choices=TABLES)
-    found.add_argument("--states", nargs="+", choices=STATES, help="by default all of a table")
-    found.add_argument("--bins", nargs="+", default=["declared"], choices=BINS)
-    found.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
-    found.add_argument("--seeds", type=int, default=10)
-    found.add_argument("--first-seed", type=int, default=0)
-    found.add_argument("--rows", type=int, help="number of rows of a table, always equal rows")
-    return found
+    command = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    command.add_argument("--jobs", help="read jobs from this file, ignore other options")
+    command.add_argument("--families", nargs="+", default=["AllPairs"], choices=FAMILIES)
+    command.add_argument("--tables", nargs="+", default=["adult", "br2000"], choices=TABLES)
+    command.add_argument("--states", nargs="+", choices=STATES, help="by default all of a table")
+    command.add_argument("--bins", nargs="+", default=["declared"], choices=BINS)
+    command.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
+    command.add_argument("--seeds", type=int, default=10)
+    command.add_argument("--first-seed", type=int, default=0)
+    command.add_argument("--rows", type=int, help="number of rows of a table, always equal rows")
+    return command
 
 
 def grid(options):
@@ -469,20 +471,20 @@ def summary(done):
         cell = f"{row['family']} {row['table']} {row['state']} {row['bins']} {row['epsilon']:g}"
         groups.setdefault(cell, []).append(row)
     for cell, rows in groups.items():
-        known = [row["figures"] for row in rows if "figures" in row]
-        if not known:
+        scored = [row["figures"] for row in rows if "figures" in row]
+        if not scored:
             yield f"{cell:<44}  {rows[0].get('absent') or rows[0].get('failed')}"
             continue
-        mean = {k: statistics.mean(f[k] for f in known) for k in known[0]}
+        mean = {k: statistics.mean(f[k] for f in scored) for k in scored[0]}
         shown = mean.get("pairs", mean.get("width"))
-        each = [f.get("pairs", f.get("width")) for f in known]
+        each = [f.get("pairs", f.get("width")) for f in scored]
         error = statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else float("nan")
         rest = "".join(
             f"{mean.get(k, float('nan')):>{w}.4f}"
             for k, w in (("slope", 8), ("rank", 8), ("sd", 8), ("missing", 9))
         )
         yield (
-            f"{cell:<44}{len(known):>3}{shown:>9.5f}{error:>8.5f}{rest}"
+            f"{cell:<44}{len(scored):>3}{shown:>9.5f}{error:>8.5f}{rest}"
             f"{mean['seconds']:>7.2f}{mean['peak']:>7.0f}"
         )
 
@@ -491,13 +493,13 @@ def main(arguments=None):
     options = parser().parse_args(arguments)
     warnings.simplefilter("ignore")
     if options.jobs:
-        for found in results(map(json.loads, Path(options.jobs).read_text("utf-8").splitlines())):
-            print(json.dumps(found), flush=True)
+        for row in results(map(json.loads, Path(options.jobs).read_text("utf-8").splitlines())):
+            print(json.dumps(row), flush=True)
         return
     done = []
-    for found in results(grid(options)):
-        done.append(found)
-        print(json.dumps(found), flush=True)
+    for row in results(grid(options)):
+        done.append(row)
+        print(json.dumps(row), flush=True)
     print("\n".join(summary(done)))
 
 

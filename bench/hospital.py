@@ -60,8 +60,8 @@ def between(data: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 def ks(one: np.ndarray, two: np.ndarray) -> float:
     """Return the greatest distance of two distribution functions."""
     both = np.union1d(one, two)
-    left, right = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (one, two))
-    return float(np.abs(left - right).max())
+    first, second = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (one, two))
+    return float(np.abs(first - second).max())
 
 
 def main() -> None:

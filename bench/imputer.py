@@ -54,31 +54,31 @@ def numbers(rows):
 
 
 def spread(columns):
-    found = columns.std(axis=0)
-    return np.where(found > 0, found, 1.0)
+    deviations = columns.std(axis=0)
+    return np.where(deviations > 0, deviations, 1.0)
 
 
 def correlations(columns):
     varied = columns.std(axis=0) > 0
     with np.errstate(all="ignore"):
-        whole = np.corrcoef(columns.T)
-    return np.where(np.outer(varied, varied), whole, 0.0)[np.triu_indices(len(whole), 1)]
+        matrix = np.corrcoef(columns.T)
+    return np.where(np.outer(varied, varied), matrix, 0.0)[np.triu_indices(len(matrix), 1)]
 
 
-def scores(filled, truth, holes):
+def scores(filled, truth, is_missing):
     """Share of right cells, RMSE, bias of means, error of correlations."""
     right = [
-        (filled.codes(n) == truth.codes(n))[holes[n]].mean()
+        (filled.codes(n) == truth.codes(n))[is_missing[n]].mean()
         for n in truth.schema.names
-        if holes[n].any()
+        if is_missing[n].any()
     ]
     numeric = [i for i, a in enumerate(truth.schema) if isinstance(a, Numeric)]
     mine, true = numbers(filled), numbers(truth)
     far = (mine - true) / spread(true)
     rmse = [
-        np.sqrt(np.mean(far[holes[name], i] ** 2))
+        np.sqrt(np.mean(far[is_missing[name], i] ** 2))
         for i, name in enumerate(truth.schema.names)
-        if i in numeric and holes[name].any()
+        if i in numeric and is_missing[name].any()
     ]
     bias = np.abs(far.mean(axis=0))[numeric]
     return (
@@ -100,7 +100,7 @@ def commonest(rows):
 
 
 def as_table(columns, rows):
-    found, codes, values = {}, {}, {}
+    filled, codes, values = {}, {}, {}
     for i, a in enumerate(rows.schema):
         if isinstance(a, Numeric):
             column = np.clip(columns[:, i], a.lower, a.upper)
@@ -111,8 +111,8 @@ def as_table(columns, rows):
     plain = Table.from_codes(rows.schema, codes)
     for name in rows.schema.names:
         column = plain.column(name)
-        found[name] = type(column)(column.codes, values.get(name))
-    return Table(rows.schema, found)
+        filled[name] = type(column)(column.codes, values.get(name))
+    return Table(rows.schema, filled)
 
 
 def encoded(imputer):
@@ -140,8 +140,8 @@ PEERS = {
 }
 
 
-def show(name, found, seconds):
-    mean = np.mean(found, axis=0)
+def show(name, runs, seconds):
+    mean = np.mean(runs, axis=0)
     print(
         f"| {name} | {mean[0]:.3f} | {mean[1]:.2f} | {mean[2]:.4f} | {mean[3]:.4f} "
         f"| {np.mean(seconds):.1f} |",
@@ -160,7 +160,7 @@ def main():
     few = np.sort(np.random.default_rng(0).permutation(len(truth))[: options.rows])
     for mechanism in ("mcar", "mar", "mnar"):
         rows = table(options.dataset, f"{mechanism}_0.2")
-        holes = {name: rows.mask(name) for name in truth.schema.names}
+        is_missing = {name: rows.mask(name) for name in truth.schema.names}
         print(f"\n{options.dataset}, {mechanism} 20 %\n")
         print("| imputation | cells | RMSE | bias of means | error of correlations | s |")
         print("|---|---|---|---|---|---|")
@@ -168,21 +168,21 @@ def main():
             start = time.process_time()
             filled = fill(rows.take(few))
             seconds = time.process_time() - start
-            part = {n: hole[few] for n, hole in holes.items()}
+            part = {n: mask[few] for n, mask in is_missing.items()}
             show(f"{name} (no privacy)", [scores(filled, truth.take(few), part)], [seconds])
         for epsilon in options.epsilons:
-            found, seconds = ({"likely": [], "mean": [], "random": []} for _ in range(2))
+            runs, seconds = ({"likely": [], "mean": [], "random": []} for _ in range(2))
             for seed in range(options.seeds):
                 model = AllPairs(epsilon=epsilon, delta=1e-6, random_state=seed).fit(rows)
                 DPImputer(model=model).fit()
-                for filling, each in found.items():
+                for filling, each in runs.items():
                     start = time.process_time()
                     imputer = DPImputer(model=model, filling=filling, random_state=seed)
                     filled = imputer.transform(rows)
                     seconds[filling].append(time.process_time() - start)
                     part = filled.take(few), truth.take(few)
-                    each.append(scores(*part, {n: hole[few] for n, hole in holes.items()}))
-            for filling, each in found.items():
+                    each.append(scores(*part, {n: mask[few] for n, mask in is_missing.items()}))
+            for filling, each in runs.items():
                 show(f"DPImputer, {filling}, epsilon {epsilon:g}", each, seconds[filling])
 
 

@@ -38,27 +38,27 @@ def measured(family: str, kind: str, rows: int, seed: int) -> dict[str, object]:
     start = time.process_time()
     model = FAMILIES[family](epsilon=1.0, delta=1e-6, random_state=seed).fit(frame, schema=schema)
     seconds = time.process_time() - start
-    found = dependence_of(model.sample(DRAWN, random_state=seed))
-    pair = max(found, key=found.__getitem__)
+    dependence = dependence_of(model.sample(DRAWN, random_state=seed))
+    pair = max(dependence, key=dependence.__getitem__)
     return {
         "family": family,
         "kind": kind,
         "rows": rows,
         "seed": seed,
-        "mean": float(np.mean(list(found.values()))),
-        "largest": found[pair],
+        "mean": float(np.mean(list(dependence.values()))),
+        "largest": dependence[pair],
         "pair": "-".join(pair),
-        "above": {"-".join(pair): round(v, 3) for pair, v in found.items() if v > 0.1},
+        "above": {"-".join(pair): round(v, 3) for pair, v in dependence.items() if v > 0.1},
         "seconds": seconds,
     }
 
 
-def table_of(found: list[dict[str, object]]) -> str:
+def table_of(results: list[dict[str, object]]) -> str:
     """Return mean (largest) V by family, kind and number of rows, in Markdown."""
     lines = ["| family | a row counts | " + " | ".join(f"{n:,} rows" for n in SIZES) + " | seeds |"]
     lines.append("|---" * (3 + len(SIZES)) + "|")
     for family, kind in product(FAMILIES, KINDS):
-        mine = [f for f in found if (f["family"], f["kind"]) == (family, kind)]
+        mine = [f for f in results if (f["family"], f["kind"]) == (family, kind)]
         if not mine:
             continue
         cells = []
@@ -80,20 +80,20 @@ def main() -> None:
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # of small tables
-    found = []
+    results = []
     if options.results and options.results.exists():
-        found = [json.loads(line) for line in options.results.read_text().splitlines()]
-    done = {(f["family"], f["kind"], f["rows"], f["seed"]) for f in found}
+        results = [json.loads(line) for line in options.results.read_text().splitlines()]
+    done = {(f["family"], f["kind"], f["rows"], f["seed"]) for f in results}
     families, kinds = options.families.split(","), options.kinds.split(",")
     for seed, family, kind, rows in product(range(options.seeds), families, kinds, SIZES):
         few = family != "AllPairs" and seed >= options.other_seeds
         if few or (family, kind, rows, seed) in done:
             continue
-        found.append(measured(family, kind, rows, seed))
+        results.append(measured(family, kind, rows, seed))
         if options.results:
             with options.results.open("a") as file:
-                file.write(json.dumps(found[-1]) + "\n")
-    print(table_of(found))
+                file.write(json.dumps(results[-1]) + "\n")
+    print(table_of(results))
 
 
 if __name__ == "__main__":

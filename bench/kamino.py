@@ -69,15 +69,15 @@ def once(private, truth, test, family, epsilon, dataset, constraints):
     model = made(epsilon=epsilon, delta=1e-6, **options).fit(private)
     synthetic = model.sample_table(len(private))
     seconds = time.process_time() - start
-    found = {
+    figures = {
         "1-way": marginal_distance(truth, synthetic, k=1).mean,
         "2-way": marginal_distance(truth, synthetic, k=2).mean,
         "seconds": seconds,
     }
     for k, share in enumerate(violations(synthetic, constraints)):
-        found[f"c{k + 1}"] = share
+        figures[f"c{k + 1}"] = share
     if test is not None:
-        found["F1"] = classifier_f1(
+        figures["F1"] = classifier_f1(
             truth,
             synthetic,
             test=test,
@@ -85,7 +85,7 @@ def once(private, truth, test, family, epsilon, dataset, constraints):
             random_state=0,
             learners=NINE,
         ).mean
-    return found
+    return figures
 
 
 def table_of(options):
@@ -95,10 +95,10 @@ def table_of(options):
     real = violations(truth, constraints)
     print("truth: " + "  ".join(f"c{k + 1} {share:.4f}" for k, share in enumerate(real)))
     rows = np.random.default_rng(0).permutation(len(truth))
-    held, kept = rows[: len(rows) // 5], np.sort(rows[len(rows) // 5 :])
+    held, fitted = rows[: len(rows) // 5], np.sort(rows[len(rows) // 5 :])
     for file in options.files:
         private = Table.read(SHARED / options.dataset / f"{file}.parquet", facts)
-        private = private.take(kept) if options.f1 else private
+        private = private.take(fitted) if options.f1 else private
         test = truth.take(held) if options.f1 else None
         for epsilon in options.epsilon:
             for family in options.families:
@@ -119,9 +119,9 @@ def growth(options):
 
     print("attributes     rows   " + "   ".join(f"{name:>12}" for name in options.families))
     for attributes, rows in GROWTH:
-        known = wide_schema(attributes, nullable=False)
+        columns = wide_schema(attributes, nullable=False)
         codes = wide_codes(attributes, rows, seed=0)
-        private = Table.from_codes(known, dict(zip(known.names, codes, strict=True)))
+        private = Table.from_codes(columns, dict(zip(columns.names, codes, strict=True)))
         cells = []
         for family in options.families:
             made, settings = FAMILIES[family]

@@ -160,9 +160,9 @@ def steps_of(folder: Path, arguments: list[str]) -> Counter[str]:
     code, _, err = ended(forked(folder, arguments, hook))
     if code:
         raise SystemExit(f"the run failed: {err}")
-    found = Counter(json.loads(said.read_text()))
+    counts = Counter(json.loads(said.read_text()))
     said.unlink()
-    return found
+    return counts
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -216,18 +216,18 @@ def wrong_with(folder: Path, old: dict[str, bytes], code: int, err: str) -> str 
         return "a model was said to be there, and is not"
     if wrong := broken(folder, old):
         return wrong
-    found = contents(folder)
-    is_new = found.get("out.model.json", b"") not in (b"", old.get("out.model.json"))
-    seen, _, words = 0, "", ""
-    if "out.csv" in found:
+    present = contents(folder)
+    is_new = present.get("out.model.json", b"") not in (b"", old.get("out.model.json"))
+    look_code, _, words = 0, "", ""
+    if "out.csv" in present:
         look = ["evaluate", "data.csv", "out.csv", "--schema", "schema.toml"]
-        seen, _, words = ended(forked(folder, look))
-        mixed = is_new and found["out.csv"] == old.get("out.csv")
+        look_code, _, words = ended(forked(folder, look))
+        mixed = is_new and present["out.csv"] == old.get("out.csv")
         if mixed and "is of release" not in words:
             return "rows of another release than the model were not noticed"
     if "Traceback" in err + words or "unexpected" in err + words:
         return f"an error that nobody foresaw: {err} {words}"
-    if code == 0 and not (is_new and len(found) == 3):
+    if code == 0 and not (is_new and len(present) == 3):
         return "it said that all is done"
     if "Nothing was released" in err and is_new:
         return "it said that nothing was released"
@@ -240,7 +240,7 @@ def wrong_with(folder: Path, old: dict[str, bytes], code: int, err: str) -> str 
     ends = [line["state"] for line in charged(folder)]
     if code < 0 and ends not in ([], ["started"], ["started", "released"]):
         return f"the ledger holds {ends}"
-    return f"a look at it failed: {words}" if seen != 0 else None
+    return f"a look at it failed: {words}" if look_code != 0 else None
 
 
 @contextlib.contextmanager
@@ -313,14 +313,14 @@ def three_at_once(base: Path, template: Path | None) -> str | None:
         if not template and codes.count(0) != 1:
             return "a release was replaced unasked"
         charges = {line["request"] for line in charged(folder) if line["state"] == "started"}
-        kept = codes.count(0)
+        models = codes.count(0)
         for code, _, err in done:
             if code == 8:
                 named = re.search(r"the model of release (\w+), in '(.*?)'", err)
                 if named is None or missdp.load(named[2]).release_ not in charges:
                     return f"a model that was paid for is lost: {err}"
-                kept += 1
-        return None if kept == len(charges) else f"{len(charges)} charges, {kept} models"
+                models += 1
+        return None if models == len(charges) else f"{len(charges)} charges, {models} models"
 
 
 def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tuple[str, str | None]:
@@ -371,7 +371,7 @@ def main() -> None:
         "--random", type=int, default=200, help="stops at random times, of each kind"
     )
     parser.add_argument("--every", type=int, default=1, help="take every n-th of the moments")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kill-release-") as name:
         base = Path(name)
@@ -391,19 +391,19 @@ def main() -> None:
             print(which, dict(calls), flush=True)
             every = moments(calls)
             random.shuffle(every)
-            for step, number, after, how in every[:: asked.every]:
+            for step, number, after, how in every[:: options.every]:
                 wrong = stopped(base, template, stopping(step, number, after, how))
                 note(f"{which}, {signal.Signals(how).name} at {step}", wrong)
             start = time.monotonic()
             with fresh(base, template) as folder:
                 ended(forked(folder, [*RUN, "--epsilon", str(NEW), *extra]))
             takes = time.monotonic() - start
-            for _ in range(asked.random):
+            for _ in range(options.random):
                 how = random.choice(SIGNALS)
                 later = (random.uniform(0, 1.1 * takes), how)
                 wrong = stopped(base, template, lambda: None, later=later)
                 note(f"{which}, {signal.Signals(how).name} at a random time", wrong)
-            for _ in range(max(1, asked.random // 10)):
+            for _ in range(max(1, options.random // 10)):
                 note(f"{which}, three at once", three_at_once(base, template))
             for size in [2**k for k in range(17, 26)]:
                 for filled in (False, True):

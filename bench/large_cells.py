@@ -100,21 +100,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="files whose name contains this")
     parser.add_argument("--memory", default="512MiB")
-    asked = parser.parse_args()
-    with memory_limit(asked.memory):
-        most = memory_in_force()
-    found = Table("file", "MB", "command", "exit", "CPU s", f"peak / {asked.memory}")
+    options = parser.parse_args()
+    with memory_limit(options.memory):
+        limit = memory_in_force()
+    table = Table("file", "MB", "command", "exit", "CPU s", f"peak / {options.memory}")
     folder, worst = Path(tempfile.mkdtemp(prefix="missdp-cells-")), 0.0
     try:
         SCHEMA.to_toml(folder / "s.toml")
         for name, make in FILES.items():
-            if asked.only not in name:
+            if options.only not in name:
                 continue
             data = folder / f"rows{SUFFIX[name.split(',')[0]]}"
             make(data)
-            for command, given in COMMANDS.items():
-                words = [str(data) if word == "DATA" else word for word in given]
-                run = [sys.executable, "-m", "missdp", *words, "--memory", asked.memory]
+            for command, template in COMMANDS.items():
+                words = [str(data) if word == "DATA" else word for word in template]
+                run = [sys.executable, "-m", "missdp", *words, "--memory", options.memory]
                 done = subprocess.run(
                     [sys.executable, "-c", MEASURED, *run], cwd=folder, stdout=subprocess.PIPE,
                     text=True, check=True,
@@ -122,15 +122,15 @@ def main() -> None:
                 code, cpu, peak, *said = done.stdout.split(maxsplit=3)
                 if code not in "03" or (code == "3" and "is longer than" not in said[0]):
                     sys.exit(f"{command} of {name} failed: {code} {said}")
-                worst = max(worst, float(peak) / most)
+                worst = max(worst, float(peak) / limit)
                 size = f"{data.stat().st_size / 1e6:.3g}"
-                row = (name, size, command, code, f"{float(cpu):.1f}", f"{float(peak) / most:.2f}")
-                found.add_row(*row)
+                row = (name, size, command, code, f"{float(cpu):.1f}", f"{float(peak) / limit:.2f}")
+                table.add_row(*row)
                 Console(stderr=True).print(*row)
             data.unlink()
     finally:
         shutil.rmtree(folder)
-    Console().print(found)
+    Console().print(table)
     if worst > 1.05:
         sys.exit("a command took more memory than it may")
 

@@ -1,5 +1,7 @@
 """Writers of one ledger that are killed with -9 while they charge, and the rate of charges.
 
+Usage::
+
     python bench/ledger.py writers [URL] [--writers 16] [--charges 200] [--kills] [--budgets 1]
     python bench/ledger.py server --kills             # writers of a separate PostgreSQL server
     python bench/ledger.py server --kills --crashes   # the server is killed with -9, too
@@ -90,12 +92,12 @@ def charged(ledger, name, request):
             return True
 
 
-def forked(*given):
+def forked(*arguments):
     """Run a writer in a separate process."""
     if (child := os.fork()) == 0:
         code = 1
         try:
-            write(*given)
+            write(*arguments)
             code = 0
         finally:
             os._exit(code)
@@ -134,10 +136,10 @@ def run(url, *, writers, charges, budgets=1, kills=False, late=False, seed=0, se
             line for path in folder.glob("*.drawn") for line in path.read_text().split()
         )
     killings = {"killed": killed} | ({"crashed": crashed} if server is not None else {})
-    return found(ledger, drawn) | killings | {"seconds": round(seconds, 2)}
+    return compared(ledger, drawn) | killings | {"seconds": round(seconds, 2)}
 
 
-def found(ledger, drawn):
+def compared(ledger, drawn):
     """Compare the draws with the lines of the ledger, which is verified."""
     ledger.verify()
     lines = [line["request"] for line in ledger.history() if line["state"] == "started"]
@@ -169,9 +171,9 @@ class Server:
 
     def start(self):
         """Start the server. It replays the log that it wrote before it was killed."""
-        wanted = ("listen_addresses=", f"unix_socket_directories={self._folder}")
-        given = [part for one in wanted for part in ("-c", one)]
-        command = [self._binary / "postgres", "-D", self._folder / "data", *given]
+        facts = ("listen_addresses=", f"unix_socket_directories={self._folder}")
+        settings = [part for one in facts for part in ("-c", one)]
+        command = [self._binary / "postgres", "-D", self._folder / "data", *settings]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self._folder, **self._as
@@ -319,39 +321,39 @@ def _note_draws():
     for owner, name in ((Synthesizer, "fit"), (statistics, "run_queries")):
         real = getattr(owner, name)
 
-        def noted(*given, _real=real, **named):
+        def noted(*arguments, _real=real, **named):
             with Path("drawn").open("a") as file:
                 file.write("x\n")
-            return _real(*given, **named)
+            return _real(*arguments, **named)
 
         setattr(owner, name, noted)
 
 
 def _charge_late():
     """Compute first and charge afterwards, in the order that the ledger replaces."""
-    start, finish, asked = Ledger.start, Ledger.finish, []
+    start, finish, requests = Ledger.start, Ledger.finish, []
 
-    def put_off(_, *given, **named):
-        asked.append((given, named))
+    def put_off(_, *arguments, **named):
+        requests.append((arguments, named))
         return Started(RELEASE, 0, "")
 
-    def both(self, *given, **named):
-        start(self, *asked[0][0], **asked[0][1])
-        finish(self, *given, **named)
+    def both(self, *arguments, **named):
+        start(self, *requests[0][0], **requests[0][1])
+        finish(self, *arguments, **named)
 
     Ledger.start, Ledger.finish = put_off, both
 
 
 def _die_at(number, when):
     """Kill this process before or after the n-th commit, all of which write."""
-    commit, seen = Connection.commit, []
+    commit, commits = Connection.commit, []
 
     def dying(connection):
-        seen.append(1)
-        if when == "before" and len(seen) == number:
+        commits.append(1)
+        if when == "before" and len(commits) == number:
             os.kill(os.getpid(), signal.SIGKILL)
         commit(connection)
-        if when == "after" and len(seen) == number:
+        if when == "after" and len(commits) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
     Connection.commit = dying
@@ -444,27 +446,27 @@ def main():
     parser.add_argument("--kills", action="store_true")
     parser.add_argument("--crashes", action="store_true", help="kill the server, too")
     parser.add_argument("--late", action="store_true", help="compute first, charge afterwards")
-    asked = parser.parse_args()
-    if asked.what == "releases":
-        releases(asked.charges, late=asked.late)
+    options = parser.parse_args()
+    if options.what == "releases":
+        releases(options.charges, late=options.late)
         return
-    options = {name: getattr(asked, name) for name in ("writers", "charges", "budgets", "late")}
+    settings = {name: getattr(options, name) for name in ("writers", "charges", "budgets", "late")}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        url = asked.url or f"sqlite:///{folder}/budget.db"
-        if asked.what == "growth":
-            growth(url, asked.charges)
+        url = options.url or f"sqlite:///{folder}/budget.db"
+        if options.what == "growth":
+            growth(url, options.charges)
             return
         server = None
-        if asked.what == "server":
+        if options.what == "server":
             server = stack.enter_context(served())
             url = server.url
-        crashed = server if asked.crashes else None
-        got = run(url, **options, kills=asked.kills, server=crashed)
-        total = asked.writers * asked.charges
+        crashed = server if options.crashes else None
+        got = run(url, **settings, kills=options.kills, server=crashed)
+        total = options.writers * options.charges
         print(got, f"{total / got['seconds']:.0f} requests/s", flush=True)
         if server is not None:
-            rate = pgbench(server, asked.writers, asked.budgets)
+            rate = pgbench(server, options.writers, options.budgets)
             print(f"pgbench: {rate:.0f}/s of the same statements")
         print(f"{bare_rate(Path(folder)):.0f} writes with fsync/s there")
 

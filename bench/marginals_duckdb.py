@@ -195,8 +195,10 @@ def report(path: Path, arguments: argparse.Namespace, schema: Schema) -> None:
     title = f"{n_rows:,} rows × {len(schema)} columns, {size:,.0f} MB of Parquet"
     table = RichTable("measurement", "seconds", "peak memory (GB)", title=title)
     for what in arguments.only or MEASUREMENTS:
-        found = json.loads(child(what, path, arguments))
-        table.add_row(MEASUREMENTS[what], f"{found['seconds']:.2f}", f"{found['peak_gb']:.2f}")
+        measured = json.loads(child(what, path, arguments))
+        table.add_row(
+            MEASUREMENTS[what], f"{measured['seconds']:.2f}", f"{measured['peak_gb']:.2f}"
+        )
     Console(width=100).print(table)
 
 

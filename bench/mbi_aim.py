@@ -51,7 +51,7 @@ class Loop:
         return np.asarray(self.model.project(clique).datavector())
 
     def open(self):
-        """Candidates with a junction tree that is small enough, or that measured cliques contain."""
+        """Candidates with a small enough junction tree, or inside of measured cliques."""
         limit = self.model_size * min(1.0, self.spent / self.rho)
         held = list(dict.fromkeys(m.clique for m in self.measurements))
         size = junction_tree.hypothetical_model_size
@@ -86,10 +86,10 @@ class Loop:
             count += 1
             if count % ROUNDS_PER_CACHE == 0:
                 jax.clear_caches()  # each round compiles, and cached programs exhaust memory maps
-            left = self.rho - self.spent
-            last = left < 2 * (0.5 / sigma**2 + epsilon**2 / 8)
+            remaining = self.rho - self.spent
+            last = remaining < 2 * (0.5 / sigma**2 + epsilon**2 / 8)
             if last:
-                sigma, epsilon = np.sqrt(1 / (1.8 * left)), np.sqrt(0.8 * left)
+                sigma, epsilon = np.sqrt(1 / (1.8 * remaining)), np.sqrt(0.8 * remaining)
             clique = self.select(epsilon, sigma)
             before = self.predicted(clique)
             self.measure(clique, sigma)

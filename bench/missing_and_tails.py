@@ -31,20 +31,20 @@ SCHEMA = Schema(
 def ward(rows, seed):
     """A table with missing cells."""
     rng = np.random.default_rng(seed)
-    found = pd.DataFrame({"age": rng.integers(18, 90, rows)})
-    found["children"] = rng.choice(9, rows, p=[0.8, 0.15, 0.04, 0.01, 0, 0, 0, 0, 0])
-    found["lab1"] = np.round(np.exp(rng.normal(1.2, 0.5, rows)), 1).clip(0, 50)
-    found["lab2"] = np.round(rng.normal(60, 10, rows)).clip(0, 150)
-    found["bmi"] = np.round(rng.normal(25, 4, rows), 1).clip(10, 60)
-    found["smoker"] = rng.choice(["no", "yes", "ex"], rows, p=[0.5, 0.3, 0.2])
+    frame = pd.DataFrame({"age": rng.integers(18, 90, rows)})
+    frame["children"] = rng.choice(9, rows, p=[0.8, 0.15, 0.04, 0.01, 0, 0, 0, 0, 0])
+    frame["lab1"] = np.round(np.exp(rng.normal(1.2, 0.5, rows)), 1).clip(0, 50)
+    frame["lab2"] = np.round(rng.normal(60, 10, rows)).clip(0, 150)
+    frame["bmi"] = np.round(rng.normal(25, 4, rows), 1).clip(10, 60)
+    frame["smoker"] = rng.choice(["no", "yes", "ex"], rows, p=[0.5, 0.3, 0.2])
     for i in range(5):
-        found[f"code{i}"] = rng.choice(list("abcdefgh"), rows)
-    skipped = rng.random(rows) < 0.1 + 0.001 * found["age"]
+        frame[f"code{i}"] = rng.choice(list("abcdefgh"), rows)
+    skipped = rng.random(rows) < 0.1 + 0.001 * frame["age"]
     chances = {"lab1": 0.02, "lab2": 0.05, "bmi": 0.25, "smoker": 0.1}
     for name, chance in chances.items():
         gone = rng.random(rows) < chance
-        found[name] = found[name].mask(gone | (skipped & (name in ("lab1", "lab2"))))
-    return found
+        frame[name] = frame[name].mask(gone | (skipped & (name in ("lab1", "lab2"))))
+    return frame
 
 
 def main():

@@ -48,7 +48,7 @@ SLOWEST = [("smartnoise", "AIM"), ("dpmm", "AIM")]  # too slow to count releases
 DISTRIBUTIONS = {"smartnoise": "smartnoise-synth"}
 
 
-def uniform_with_holes(rows=20_000, seed=0):
+def uniform_with_missing(rows=20_000, seed=0):
     """Numbers from 30 to 70, of which 30 % are missing completely at random."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(30, 70, rows)
@@ -218,8 +218,8 @@ def opendp_keys(frame):
     """Counts by keys that a threshold selects."""
     import polars as pl
 
-    asked = opendp_context(frame, epsilon=1.0, delta=1e-6).query()
-    return asked.group_by("job").agg(pl.len().dp.noise()).release().collect().select("job")
+    query = opendp_context(frame, epsilon=1.0, delta=1e-6).query()
+    return query.group_by("job").agg(pl.len().dp.noise()).release().collect().select("job")
 
 
 def opendp_keys_as_pandas(frame):
@@ -232,10 +232,10 @@ def opendp_means(frame, low=0.0, high=1.0, column="score", fill=None):
     import polars as pl
 
     fill = low if fill is None else fill
-    asked = opendp_context(frame, epsilon=1.0).query()
+    query = opendp_context(frame, epsilon=1.0).query()
     cell = pl.col(column).cast(pl.Float64).fill_null(fill).fill_nan(fill)
-    found = asked.select(cell.dp.mean(bounds=(low, high)), pl.len().dp.noise().alias("n"))
-    return pd.DataFrame(found.release().collect().to_dict(as_series=False)).head(1)
+    selection = query.select(cell.dp.mean(bounds=(low, high)), pl.len().dp.noise().alias("n"))
+    return pd.DataFrame(selection.release().collect().to_dict(as_series=False)).head(1)
 
 
 def opendp_filled_with_nan(frame):
@@ -243,9 +243,9 @@ def opendp_filled_with_nan(frame):
     import opendp.prelude as dp
     import polars as pl
 
-    holes = pl.Series("x", frame["job"].isna().tolist())
-    data = pl.LazyFrame({"x": pl.select(pl.when(holes).then(None).otherwise(1.0)).to_series()})
-    asked = pl.LazyFrame(schema={"x": pl.Float64}).select(
+    is_missing = pl.Series("x", frame["job"].isna().tolist())
+    data = pl.LazyFrame({"x": pl.select(pl.when(is_missing).then(None).otherwise(1.0)).to_series()})
+    query = pl.LazyFrame(schema={"x": pl.Float64}).select(
         pl.col("x").fill_null(float("nan")).clip(0.0, 1.0).sum().dp.noise(scale=1)
     )
     no_nan = dp.option_domain(dp.atom_domain(T=float, nan=False))
@@ -253,7 +253,7 @@ def opendp_filled_with_nan(frame):
         dp.lazyframe_domain([dp.series_domain("x", no_nan)]), dp.polars.Margin(max_length=1000)
     )
     space = dp.frame_distance(dp.symmetric_distance()), dp.max_divergence()
-    release = dp.m.make_private_lazyframe(domain, *space, asked, global_scale=1.0)
+    release = dp.m.make_private_lazyframe(domain, *space, query, global_scale=1.0)
     total = release(data).collect().item()
     return {"the noisy sum is above half of the rows": bool(total > len(frame) / 2)}
 
@@ -321,7 +321,7 @@ def cut_down(pair):
     return type(pair)(pair.name, pair.one[keep], pair.other[keep])
 
 
-def facts_told(run, pair):
+def facts_revealed(run, pair):
     """Facts that differ in a pair. Quick runs come first, and more runs if a fact differs."""
     for table in (pair.one, pair.other):  # errors of both tables are printed, but reveal no fact
         try:
@@ -329,25 +329,25 @@ def facts_told(run, pair):
         except Exception as error:  # noqa: BLE001 - libraries raise any error
             print(f"  refused: {type(error).__name__}: {str(error)[:90]}", file=sys.__stdout__)
     quick = differing_facts(run, pair, repeats=2)
-    told = differing_facts(run, pair, repeats=3) if quick else {}
-    return {fact: [str(one)[:90], str(other)[:90]] for fact, (one, other) in told.items()}
+    differing = differing_facts(run, pair, repeats=3) if quick else {}
+    return {fact: [str(one)[:90], str(other)[:90]] for fact, (one, other) in differing.items()}
 
 
 def how_often(run, pair, times=20):
     """The number of releases with the value, if the column has no value or this single value."""
 
     def has(table):
-        found = run(table.copy())
-        rows = found["rows"] if isinstance(found, dict) else found
+        release = run(table.copy())
+        rows = release["rows"] if isinstance(release, dict) else release
         return bool((rows["town"] == "x").any())
 
     return [sum(has(table) for _ in range(times)) for table in (pair.one, pair.other)]
 
 
 def mean_of(release):
-    frame = uniform_with_holes()
-    found = release(frame)
-    values = pd.to_numeric(found["x"], errors="coerce").astype(float)
+    frame = uniform_with_missing()
+    rows = release(frame)
+    values = pd.to_numeric(rows["x"], errors="coerce").astype(float)
     return {
         "mean": round(float(values.mean()), 1),
         "missing": round(float(values.isna().mean()), 2),
@@ -365,7 +365,7 @@ def silence():
 
 def measure(library):
     pairs = missing_pairs(LIBRARIES[library][2])
-    found = {
+    record = {
         "version": importlib.metadata.version(DISTRIBUTIONS.get(library, library)),
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "revealed": {},
@@ -377,20 +377,22 @@ def measure(library):
         for pair in pairs if run else ():
             chosen = cut_down(pair) if library in SLOW else pair
             with silence():
-                told = facts_told(run, chosen)
-            found["revealed"].setdefault(name, {})[pair.name] = told
-            print(f"  {name:<26} {pair.name:<30} {told or 'nothing'}", flush=True)
+                differing = facts_revealed(run, chosen)
+            record["revealed"].setdefault(name, {})[pair.name] = differing
+            print(f"  {name:<26} {pair.name:<30} {differing or 'nothing'}", flush=True)
         if (library, name) not in SLOWEST and library != "opendp":
             with silence():
-                found["value"][name] = how_often(run, cut_down(pairs[-1]))
-            print(f"  {name:<26} releases of 20 with the value: {found['value'][name]}", flush=True)
+                record["value"][name] = how_often(run, cut_down(pairs[-1]))
+            print(
+                f"  {name:<26} releases of 20 with the value: {record['value'][name]}", flush=True
+            )
         if release:
             with silence():
-                found["mean"][name] = mean_of(release)
-            print(f"  {name:<26} mean of 50, 30 % missing: {found['mean'][name]}", flush=True)
-    print(f"{library} {found['version']}: {time.process_time() - began:.0f} CPU seconds")
+                record["mean"][name] = mean_of(release)
+            print(f"  {name:<26} mean of 50, 30 % missing: {record['mean'][name]}", flush=True)
+    print(f"{library} {record['version']}: {time.process_time() - began:.0f} CPU seconds")
     everything = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    everything[library] = found
+    everything[library] = record
     everything = {name: everything[name] for name in LIBRARIES if name in everything}
     RESULTS.write_text(json.dumps(everything, indent=1) + "\n", "utf-8")
 
@@ -402,18 +404,17 @@ def tables(results):
     leaks = [f"| library | release | {shown_names} |", "|---" * (len(names) + 2) + "|"]
     means = ["| library | release | mean | share missing |", "|---|---|---|---|"]
     values = ["| library | release | no value at all | one |", "|---|---|---|---|"]
-    for library, found in results.items():
-        shown = f"{DISTRIBUTIONS.get(library, library)} {found['version']}"
-        for family, pairs in found["revealed"].items():
+    for library, record in results.items():
+        shown = f"{DISTRIBUTIONS.get(library, library)} {record['version']}"
+        for family, pairs in record["revealed"].items():
             cells = ["**revealed**" if pairs[name] else "nothing" for name in names]
             leaks.append(f"| {shown} | {family} | {' | '.join(cells)} |")
-        for family, mean in found["mean"].items():
+        for family, mean in record["mean"].items():
             cells = f"{mean['mean']:.1f} | {mean['missing']:.2f}"
             means.append(f"| {shown} | {family} | {cells} |")
-        for family, (none, one) in found["value"].items():
+        for family, (none, one) in record["value"].items():
             values.append(f"| {shown} | {family} | {none} | {one} |")
     return tuple("\n".join(lines) for lines in (leaks, values, means))
-
 
 
 def environment(library):

@@ -61,15 +61,15 @@ def missing_pairs(rows: int = 300, *, seed: int = 0) -> tuple[MissingPair, ...]:
     full.loc[0, "score"] = 0.5
     empty = full.assign(town=pd.Series([None] * rows, dtype=object))
     coded = full.assign(age=full["age"].where(full.index != 0, -9))
-    holed = full.assign(job=_with(full["job"], None))
+    incomplete = full.assign(job=_with(full["job"], None))
     return (
         MissingPair("one missing cell", full, full.assign(score=_with(full["score"], np.nan))),
-        MissingPair("the only missing cell", full, holed),
+        MissingPair("the only missing cell", full, incomplete),
         MissingPair("one missing code", full, coded),
         MissingPair(
             "a missing cell among integers", full, full.assign(grade=_with(full["grade"], np.nan))
         ),
-        MissingPair("NaN against null", full.assign(job=_with(full["job"], np.nan)), holed),
+        MissingPair("NaN against null", full.assign(job=_with(full["job"], np.nan)), incomplete),
         MissingPair("an all-missing column", empty, empty.assign(town=_with(empty["town"], "x"))),
     )
 
@@ -107,25 +107,27 @@ def differing_facts(
     if repeats < 2:
         raise ValueError("repeats must be 2 or more: a single run cannot show noise")
     runs: tuple[list[dict[str, Any]], ...] = ([], [])
-    told: dict[str, tuple[Any, Any]] = {}
-    for times in (repeats, _AGAIN * repeats):
-        for table, seen in zip((pair.one, pair.other), runs, strict=True):
-            seen.extend(_facts(run, table) for _ in range(times))
-        told = _told(*runs)
-        if not told:
+    differing: dict[str, tuple[Any, Any]] = {}
+    for times in (repeats, _REPEAT_FACTOR * repeats):
+        for table, facts in zip((pair.one, pair.other), runs, strict=True):
+            facts.extend(_facts(run, table) for _ in range(times))
+        differing = _differing(*runs)
+        if not differing:
             break
-    return told
+    return differing
 
 
-def _told(ones: list[dict[str, Any]], others: list[dict[str, Any]]) -> dict[str, tuple[Any, Any]]:
+def _differing(
+    ones: list[dict[str, Any]], others: list[dict[str, Any]]
+) -> dict[str, tuple[Any, Any]]:
     """Return the facts that are constant for each table and differ between the tables."""
-    found = {}
+    differing = {}
     for name in dict.fromkeys(name for facts in (*ones, *others) for name in facts):
         one, other = ([facts.get(name) for facts in runs] for runs in (ones, others))
-        seen = [{(type(value), repr(value)) for value in values} for values in (one, other)]
-        if len(seen[0]) == len(seen[1]) == 1 and seen[0] != seen[1]:
-            found[name] = one[0], other[0]
-    return found
+        distinct = [{(type(value), repr(value)) for value in values} for values in (one, other)]
+        if len(distinct[0]) == len(distinct[1]) == 1 and distinct[0] != distinct[1]:
+            differing[name] = one[0], other[0]
+    return differing
 
 
 def _with(column: pd.Series[Any], value: Any) -> pd.Series[Any]:
@@ -139,13 +141,13 @@ def _facts(run: Callable[[pd.DataFrame], Any], table: pd.DataFrame) -> dict[str,
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            found = run(table.copy())
+            release = run(table.copy())
         except Exception as error:  # noqa: BLE001 - other libraries raise any error
             return {"refusal": type(error).__name__, "message": str(error)[:200]}
     facts: dict[str, Any] = {"warnings": sorted({str(w.message)[:200] for w in warned})}
-    if isinstance(found, pd.DataFrame):
-        found = {"frame": found}
-    pairs = found.items() if hasattr(found, "items") else [("type", type(found).__name__)]
+    if isinstance(release, pd.DataFrame):
+        release = {"frame": release}
+    pairs = release.items() if hasattr(release, "items") else [("type", type(release).__name__)]
     for name, value in pairs:
         facts |= _of_columns(value) if isinstance(value, pd.DataFrame) else {str(name): value}
     return facts
@@ -159,13 +161,13 @@ def _of_columns(frame: pd.DataFrame) -> dict[str, Any]:
         facts[f"missing in {name}"] = bool(column.isna().any())
         values = column.dropna()
         counts = values.value_counts()
-        if 0 < len(counts) <= _MOST_LEVELS and counts.iloc[0] > _MOST * len(values):
+        if 0 < len(counts) <= _MAX_LEVELS and counts.iloc[0] > _MAJORITY * len(values):
             facts[f"most of {name}"] = str(counts.index[0])
         if pd.api.types.is_numeric_dtype(values) and len(values):
             facts[f"lowest {name}"], facts[f"highest {name}"] = (
                 float(values.min()),
                 float(values.max()),
             )
-        elif values.nunique() <= _MOST_LEVELS:
+        elif values.nunique() <= _MAX_LEVELS:
             facts[f"levels of {name}"] = tuple(sorted(map(str, values.unique())))
     return facts

@@ -1104,16 +1104,16 @@ def run_tests(folder: Path, tests: str) -> tuple[int, str]:
 
 def outcome(mutant: Mutant, folder: Path) -> str:
     """Break a copy, run the tests that must find it, and mend it. Return the failed test."""
-    found = places(mutant.old, folder)
-    if len(found) != 1:
-        return f"LOST: the snippet stands in {len(found)} places"
-    text, known = found[0].read_text(encoding="utf-8"), found[0].stat()
-    found[0].write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    paths = places(mutant.old, folder)
+    if len(paths) != 1:
+        return f"LOST: the snippet stands in {len(paths)} places"
+    text, times = paths[0].read_text(encoding="utf-8"), paths[0].stat()
+    paths[0].write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     try:
         code, what = run_tests(folder, mutant.tests)
     finally:
-        found[0].write_text(text, encoding="utf-8")
-        os.utime(found[0], ns=(known.st_atime_ns, known.st_mtime_ns))  # as it was compiled
+        paths[0].write_text(text, encoding="utf-8")
+        os.utime(paths[0], ns=(times.st_atime_ns, times.st_mtime_ns))  # as it was compiled
     if code in NO_TESTS:
         return f"LOST: no such test, or it does not start: {what}"
     return what if code == FOUND else "MISSED"

@@ -67,26 +67,26 @@ class Started:
 
     def __init__(self):
         self.one_way = None
-        self._own = adversarial.release_one_way
+        self._release = adversarial.release_one_way
 
     def __enter__(self):
-        def kept(*args):
-            found = self._own(*args)
-            self.one_way = found[0]
-            return found
+        def recorded(*args):
+            result = self._release(*args)
+            self.one_way = result[0]
+            return result
 
-        adversarial.release_one_way = kept
+        adversarial.release_one_way = recorded
         return self
 
     def __exit__(self, *error):
-        adversarial.release_one_way = self._own
+        adversarial.release_one_way = self._release
 
     def margins(self):
         """Shares of all levels, including merged levels."""
-        found = []
+        shares = []
         for margin, level in zip(self.one_way.one_way, self.one_way.levels, strict=True):
-            found.append(margin[: level.n_groups][level.groups] * level.shares)
-        return found
+            shares.append(margin[: level.n_groups][level.groups] * level.shares)
+        return shares
 
 
 def once(options, epsilon, family, seed):
@@ -101,31 +101,31 @@ def once(options, epsilon, family, seed):
         model = made(epsilon=epsilon, delta=1e-6, **settings).fit(private)
         synthetic = model.sample_table(len(private), random_state=seed)
         seconds = time.process_time() - begin
-    found = distances(truth, synthetic)
+    figures = distances(truth, synthetic)
     if family in NEURAL:
-        start = independent(started.one_way(), private.schema, len(private), seed)
-        found |= {f"start {k}": v for k, v in distances(truth, start).items()}
+        start = independent(started.margins(), private.schema, len(private), seed)
+        figures |= {f"start {k}": v for k, v in distances(truth, start).items()}
     if options.f1:
-        found["F1"] = classifier_f1(truth, synthetic, learners=LEARNERS, random_state=seed).mean
-    found["seconds"] = seconds
-    found["GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return found
+        figures["F1"] = classifier_f1(truth, synthetic, learners=LEARNERS, random_state=seed).mean
+    figures["seconds"] = seconds
+    figures["GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return figures
 
 
 def _in_process(options, epsilon, family, seed, pipe):
     pipe.send(once(options, epsilon, family, seed))
 
 
-def alone(options, epsilon, family, seed):
+def fit_separately(options, epsilon, family, seed):
     """Fit in a separate process, so that its peak memory belongs to one fit."""
     here, there = get_context("spawn").Pipe()
     process = get_context("spawn").Process(
         target=_in_process, args=(options, epsilon, family, seed, there)
     )
     process.start()
-    found = here.recv()
+    figures = here.recv()
     process.join()
-    return found
+    return figures
 
 
 def table_of(options):
@@ -135,7 +135,7 @@ def table_of(options):
     show("independent", 0, [distances(truth, independent(margins, truth.schema, len(truth), 0))])
     for epsilon in options.epsilon:
         for family in options.families:
-            runs = [alone(options, epsilon, family, seed) for seed in range(options.seeds)]
+            runs = [fit_separately(options, epsilon, family, seed) for seed in range(options.seeds)]
             show(family, epsilon, runs)
             if (options.dataset, options.file, epsilon) == ("adult", "mcar_0.2", 1):
                 before = BEFORE.get(family)
@@ -167,14 +167,16 @@ print(time.process_time() - start)
 def peer(options, epsilon):
     """Fit smartnoise-synth's DPCTGAN in its environment, on codes of the complete rows."""
     private, truth = (table(options.dataset, f) for f in (options.file, "truth"))
-    whole = private.take(np.flatnonzero(~private.incomplete_rows()))
+    complete = private.take(np.flatnonzero(~private.incomplete_rows()))
     import pandas as pd
 
     with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder) / "given.csv", Path(folder) / "made.csv"
-        pd.DataFrame({n: whole.codes(n) for n in whole.schema.names}).to_csv(given, index=False)
+        coded, made = Path(folder) / "given.csv", Path(folder) / "made.csv"
+        pd.DataFrame({n: complete.codes(n) for n in complete.schema.names}).to_csv(
+            coded, index=False
+        )
         done = subprocess.run(
-            [options.peer, "-c", PEER, given, made, str(epsilon)],
+            [options.peer, "-c", PEER, coded, made, str(epsilon)],
             check=True,
             capture_output=True,
             text=True,

@@ -118,15 +118,15 @@ def best_partition(
     costs, rates = list(weights), dict(observed)
     sets = [as_required_attributes(required) for required in required_sets]
     live = {frozenset(name for name in required if rates.get(name, 1.0) < 1.0) for required in sets}
-    blocks, complete = group_gates(live, block_limit)
-    doors = [observation_probability(block, rates) for block in blocks]
-    found = PartitionProgram(sets, costs, blocks, doors, cost).solve(
+    blocks, complete = amplifying_sets(live, block_limit)
+    probabilities = [observation_probability(block, rates) for block in blocks]
+    partition = PartitionProgram(sets, costs, blocks, probabilities, cost).solve(
         tolerance=tolerance, seconds=seconds
     )
-    return replace(found, optimal=found.optimal and complete)
+    return replace(partition, optimal=partition.optimal and complete)
 
 
-def group_gates(
+def amplifying_sets(
     required_sets: Iterable[frozenset[str]], limit: int = BLOCK_LIMIT
 ) -> tuple[list[frozenset[str]], bool]:
     """Return the attribute sets that may amplify a group, and whether the list is complete.
@@ -136,29 +136,29 @@ def group_gates(
 
     Examples
     --------
-    >>> blocks, complete = group_gates([frozenset("ab"), frozenset("bc"), frozenset("de")])
+    >>> blocks, complete = amplifying_sets([frozenset("ab"), frozenset("bc"), frozenset("de")])
     >>> ["".join(sorted(block)) for block in blocks], complete
     (['a', 'b', 'c', 'ab', 'bc', 'de'], True)
     """
     live = set(required_sets)
     uses = Counter(name for required in live for name in required)
-    alone = {required for required in live if all(uses[name] == 1 for name in required)}
-    tangled = sorted(live - alone, key=sorted)
-    count = len(alone) + sum(2 ** len(required) for required in tangled)
-    found = set(alone)
+    separate = {required for required in live if all(uses[name] == 1 for name in required)}
+    tangled = sorted(live - separate, key=sorted)
+    count = len(separate) + sum(2 ** len(required) for required in tangled)
+    blocks = set(separate)
     if count <= limit:
         for required in tangled:
             sizes = (itertools.combinations(required, size) for size in range(1, len(required) + 1))
-            found.update(map(frozenset, itertools.chain.from_iterable(sizes)))
+            blocks.update(map(frozenset, itertools.chain.from_iterable(sizes)))
     else:
-        found.update(tangled)
-        found.update(frozenset({name}) for required in tangled for name in required)
+        blocks.update(tangled)
+        blocks.update(frozenset({name}) for required in tangled for name in required)
         for one, other in itertools.combinations(tangled, 2):
-            if len(found) > limit:
+            if len(blocks) > limit:
                 break
-            found.add(one & other)
-    found.discard(frozenset())
-    return sorted(found, key=lambda block: (len(block), sorted(block))), count <= limit
+            blocks.add(one & other)
+    blocks.discard(frozenset())
+    return sorted(blocks, key=lambda block: (len(block), sorted(block))), count <= limit
 
 
 class GroupCost(Protocol):
@@ -286,13 +286,13 @@ class PartitionProgram:
         objective = np.zeros(self.width)
         objective[self.t0 : self.z0] = 1.0
         objective[self.z0 :] = [self.cost.value(1.0, weight) for weight in self.weights]
-        whole = np.ones(self.width)
-        whole[self.t0 : self.z0] = 0.0
+        is_integer = np.ones(self.width)
+        is_integer[self.t0 : self.z0] = 0.0
         return milp(
             objective,
             constraints=self.rows.constraint(self.width),
             bounds=Bounds(np.zeros(self.width), upper),
-            integrality=whole,
+            integrality=is_integer,
             options={"mip_rel_gap": 0.1 * tolerance, "time_limit": max(0.01, seconds)},
         )
 

@@ -37,8 +37,8 @@ def width_of_mean(model: AllPairs, name: str) -> float:
 
 def without_bins(schema: Schema) -> Schema:
     """Return a schema with bounds and without bins, as a person would declare it."""
-    found = (replace(a, bins=None) if isinstance(a, Numeric) else a for a in schema)
-    return Schema(tuple(found))
+    attributes = (replace(a, bins=None) if isinstance(a, Numeric) else a for a in schema)
+    return Schema(tuple(attributes))
 
 
 def census(name: str, file: str) -> Table:
@@ -74,7 +74,7 @@ def run(name: str) -> None:
 
     table = TABLES[name]()
     number = next(a.name for a in table.schema if isinstance(a, Numeric))
-    found, memory = [], 0.0
+    figures, memory = [], 0.0
     for epsilon in EPSILONS:
         model = AllPairs(epsilon=epsilon, delta=1e-6, random_state=3)
         seconds, drawn = rehearse(model, table)
@@ -82,9 +82,9 @@ def run(name: str) -> None:
         one_way, two_way = noise_of_tables(model)
         others = (AllPairs(**model.get_params() | {"random_state": k}) for k in range(4, 8))
         width = fmean(width_of_mean(one.fit(table), number) for one in (model, *others))
-        found.append({"one_way": one_way, "two_way": two_way, "width": width, "seconds": seconds})
-        found[-1]["fitted"] = fitted_error(table, drawn)
-    print(json.dumps({"planned": found, "memory": memory}))
+        figures.append({"one_way": one_way, "two_way": two_way, "width": width, "seconds": seconds})
+        figures[-1]["fitted"] = fitted_error(table, drawn)
+    print(json.dumps({"planned": figures, "memory": memory}))
 
 
 def planned(name: str, folder: Path) -> list[str]:
@@ -94,17 +94,17 @@ def planned(name: str, folder: Path) -> list[str]:
     command = ["-m", "missdp", "plan", str(folder / "schema.toml"), "--rows", str(len(table))]
     command += ["--epsilon", ",".join(map(str, EPSILONS)), "--delta", "1e-6", "--json"]
     for attribute in table.schema:
-        holes = table.mask(attribute.name)
-        if holes.any():
-            command += ["--missing-rate", f"{attribute.name}={holes.mean():.3f}"]
+        is_missing = table.mask(attribute.name)
+        if is_missing.any():
+            command += ["--missing-rate", f"{attribute.name}={is_missing.mean():.3f}"]
         if isinstance(attribute, Numeric):
-            values = table.values(attribute.name)[~holes]
+            values = table.values(attribute.name)[~is_missing]
             command += ["--sd", f"{attribute.name}={values.std():.4g}"]
             command += ["--mean", f"{attribute.name}={values.mean():.4g}"]
     return command
 
 
-def told(command: list[str]) -> dict[str, object]:
+def output_of(command: list[str]) -> dict[str, object]:
     """Run a command in a separate process. Return its output."""
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -117,8 +117,8 @@ def main() -> None:
     print("planned / real  epsilon   one-way  two-way   fitted    width  seconds   memory")
     for name in sys.argv[1:] or TABLES:
         with tempfile.TemporaryDirectory() as folder:
-            plan = told(planned(name, Path(folder)))
-        real = told([__file__, "--run", name])
+            plan = output_of(planned(name, Path(folder)))
+        real = output_of([__file__, "--run", name])
         for epsilon, one, other in zip(EPSILONS, plan["planned"], real["planned"], strict=True):
             width = next(iter(one["widths"].values())) / other["width"]
             parts = [one[k] / other[k] for k in ("one_way", "two_way", "fitted")]

@@ -83,8 +83,8 @@ def made_up(rows=2_000):
         )
 
     complete = Table.read(frame, declared(False))
-    holes = {name: rng.random(rows) < 0.2 for name in frame}
-    return complete, Table.read(frame, declared(True)).with_missing(holes)
+    is_missing = {name: rng.random(rows) < 0.2 for name in frame}
+    return complete, Table.read(frame, declared(True)).with_missing(is_missing)
 
 
 def distances(truth, other):
@@ -98,12 +98,12 @@ def without_privacy(truth):
     guessed = {n: rng.integers(0, truth.schema[n].size, size) for n in names}
     # Each column is shuffled separately, which removes all relations between columns.
     turns = -(-size // len(truth))
-    alone = {
+    independent = {
         n: np.concatenate([rng.permutation(truth.codes(n)) for _ in range(turns)]) for n in names
     }
     return {
         "all levels alike": distances(truth, Table.from_codes(truth.schema, guessed)),
-        "independent": distances(truth, Table.from_codes(truth.schema, alone)),
+        "independent": distances(truth, Table.from_codes(truth.schema, independent)),
     }
 
 
@@ -134,12 +134,12 @@ def asked(truth, private, epsilon, answers):
     return {"errors": errors, "halves": halves}
 
 
-def measure(truth, holes, found, *, sizes, epsilons, seeds, answers, keep=None):
-    """Add absent results to ``found``, smallest tables first. Call ``keep`` after each step."""
-    found.setdefault("without privacy", without_privacy(truth))
+def measure(truth, incomplete, results, *, sizes, epsilons, seeds, answers, keep=None):
+    """Add absent results to ``results``, smallest tables first. Call ``keep`` after each step."""
+    results.setdefault("without privacy", without_privacy(truth))
     for rows in sizes:
         for seed in range(seeds):
-            complete, private = drawn(truth, holes, rows, seed)
+            complete, private = drawn(truth, incomplete, rows, seed)
             steps = {f"{rows} {seed} rows": lambda c=complete: distances(truth, c)}
             for epsilon in epsilons:
                 for family in FAMILIES:
@@ -150,18 +150,18 @@ def measure(truth, holes, found, *, sizes, epsilons, seeds, answers, keep=None):
                     truth, p, e, answers
                 )
             for name, step in steps.items():
-                if name not in found:
-                    found[name] = {
+                if name not in results:
+                    results[name] = {
                         k: round(v, 5) if isinstance(v, float) else v for k, v in step().items()
                     }
                     if keep:
-                        keep(found)
-    return found
+                        keep(results)
+    return results
 
 
-def mean_of(found, rows, rest, key):
+def mean_of(results, rows, rest, key):
     """Mean over the tables of one size."""
-    runs = [v[key] for k, v in found.items() if k.split(" ", 2)[::2] == [f"{rows}", rest]]
+    runs = [v[key] for k, v in results.items() if k.split(" ", 2)[::2] == [f"{rows}", rest]]
     return statistics.fmean(runs)
 
 
@@ -170,7 +170,7 @@ def figure(value):
     return f"{value:.3f}".removeprefix("0")
 
 
-def family_table(found, family):
+def family_table(results, family):
     """Two-way errors of a family, with one-way errors in brackets."""
     lines = [
         f"| {'Margins only' if family == 'margins' else TITLES[family]}: rows | "
@@ -181,7 +181,7 @@ def family_table(found, family):
     for rows in ROWS:
         cells = (
             "{} ({})".format(
-                *(figure(mean_of(found, rows, f"{e:g} {family}", k)) for k in ("2-way", "1-way"))
+                *(figure(mean_of(results, rows, f"{e:g} {family}", k)) for k in ("2-way", "1-way"))
             )
             for e in EPSILONS
         )
@@ -189,36 +189,36 @@ def family_table(found, family):
     return "\n".join(lines)
 
 
-def closest_table(found):
+def closest_table(results):
     """The closest family, and whether it is closer than independent marginals."""
     lines = [
         "| rows | the rows themselves | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " |",
         "|---|---|" + "---|" * len(EPSILONS),
     ]
-    alone = found["without privacy"]["independent"]["2-way"]
+    independent = results["without privacy"]["independent"]["2-way"]
     for rows in ROWS:
-        cells = [figure(mean_of(found, rows, "rows", "2-way"))]
+        cells = [figure(mean_of(results, rows, "rows", "2-way"))]
         for epsilon in EPSILONS:
-            errors = {f: mean_of(found, rows, f"{epsilon:g} {f}", "2-way") for f in FAMILIES}
+            errors = {f: mean_of(results, rows, f"{epsilon:g} {f}", "2-way") for f in FAMILIES}
             best = min(errors, key=errors.get)
             text = f"{figure(errors[best])} {TITLES[best]}"
-            cells.append(f"**{text}**" if errors[best] < alone else text)
+            cells.append(f"**{text}**" if errors[best] < independent else text)
         lines.append(f"| {rows:,} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def mean_table(found):
+def mean_table(results):
     """Root mean square error of the mean, and the median half-width of its error bar."""
     lines = [
         "| rows | sampling alone | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " |",
         "|---|---|" + "---|" * len(EPSILONS),
     ]
     for rows in ROWS:
-        cells = [f"{found['deviation of hours'] / math.sqrt(rows):.2f}"]
+        cells = [f"{results['deviation of hours'] / math.sqrt(rows):.2f}"]
         for epsilon in EPSILONS:
             runs = [
                 v
-                for k, v in found.items()
+                for k, v in results.items()
                 if k.split(" ", 2)[::2] == [f"{rows}", f"{epsilon:g} query"]
             ]
             errors = [e for run in runs for e in run["errors"]]
@@ -229,23 +229,27 @@ def mean_table(found):
     return "\n".join(lines)
 
 
-def tables(found):
+def tables(results):
     """All tables of the page in order."""
-    return [closest_table(found), *(family_table(found, f) for f in FAMILIES), mean_table(found)]
+    return [
+        closest_table(results),
+        *(family_table(results, f) for f in FAMILIES),
+        mean_table(results),
+    ]
 
 
-def keep(found):
+def keep(results):
     RESULTS.parent.mkdir(exist_ok=True)
-    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(found[key])}" for key in found)
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(results[key])}" for key in results)
     RESULTS.with_suffix(".part").write_text("{\n" + lines + "\n}\n", encoding="utf-8")
     RESULTS.with_suffix(".part").replace(RESULTS)
-    print(*list(found)[-1:], json.dumps(found[list(found)[-1]])[:100], flush=True)
+    print(*list(results)[-1:], json.dumps(results[list(results)[-1]])[:100], flush=True)
 
 
 def short():
     """Run all steps on a few invented rows."""
-    truth, holes = made_up()
-    return measure(truth, holes, {}, sizes=(100, 1_000), epsilons=(1,), seeds=1, answers=2)
+    truth, incomplete = made_up()
+    return measure(truth, incomplete, {}, sizes=(100, 1_000), epsilons=(1,), seeds=1, answers=2)
 
 
 def main(arguments=None):
@@ -258,15 +262,15 @@ def main(arguments=None):
     if options.short:
         print(json.dumps(short(), indent=1))
         return
-    known = RESULTS.exists() and not options.again
-    found = json.loads(RESULTS.read_text(encoding="utf-8")) if known else {}
+    continues = RESULTS.exists() and not options.again
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if continues else {}
     if options.tables:
-        print("\n\n".join(tables(found)))
+        print("\n\n".join(tables(results)))
         return
     if not SHARED.exists():
         raise SystemExit(f"needs the data folder {SHARED}")
-    truth, holes = adult()
-    found.setdefault(
+    truth, incomplete = adult()
+    results.setdefault(
         "how",
         {
             "date": f"{date.today()}",
@@ -277,9 +281,9 @@ def main(arguments=None):
             "synthetic rows": SYNTHETIC,
         },
     )
-    found.setdefault("deviation of hours", round(float(truth.values(HOURS).std()), 4))
+    results.setdefault("deviation of hours", round(float(truth.values(HOURS).std()), 4))
     measure(
-        truth, holes, found,
+        truth, incomplete, results,
         sizes=ROWS, epsilons=EPSILONS, seeds=SEEDS, answers=ANSWERS, keep=keep,
     )  # fmt: skip
 

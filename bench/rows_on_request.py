@@ -27,13 +27,14 @@ def main() -> None:
     for family in (AllPairs, MST, PrivBayes):
         model = family(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
         for event in EVENTS:
-            asked = RowSelection(event, model.schema_)
+            selection = RowSelection(event, model.schema_)
             started = time.process_time()
-            rows = sum(map(len, model.sample_blocks(WANTED, where=asked, random_state=3)))
+            rows = sum(map(len, model.sample_blocks(WANTED, where=selection, random_state=3)))
             took = time.process_time() - started
             assert rows == WANTED
             print(
-                f"{family.__name__:9} {asked.share:8.5f} {asked.drawn:9,} {took:5.2f}", flush=True
+                f"{family.__name__:9} {selection.share:8.5f} {selection.drawn:9,} {took:5.2f}",
+                flush=True,
             )
 
 

@@ -83,20 +83,20 @@ def plain(frame, declared):
 
 def broken(frame, rules):
     """For each rule, the shares of all rows and of the concerned rows that break it."""
-    found, any_rule = {}, np.zeros(len(frame), dtype=bool)
+    by_rule, any_rule = {}, np.zeros(len(frame), dtype=bool)
     for rule in rules:
         concerned = rule.concerns(frame).to_numpy(dtype=bool)
         breaks = rule.breaks(frame).to_numpy(dtype=bool)
         any_rule |= breaks
-        found[rule.words] = {
+        by_rule[rule.words] = {
             "kind": rule.kind,
             "rows": round(float(breaks.mean()), 5),
             "of_concerned": round(float(breaks.sum() / max(1, concerned.sum())), 5),
         }
         if rule.misses is not None:
-            holes = rule.misses(frame).to_numpy(dtype=bool)
-            found[rule.words]["missing_though_applicable"] = round(float(holes.mean()), 5)
-    return {"any": round(float(any_rule.mean()), 5), "rules": found}
+            is_missing = rule.misses(frame).to_numpy(dtype=bool)
+            by_rule[rule.words]["missing_though_applicable"] = round(float(is_missing.mean()), 5)
+    return {"any": round(float(any_rule.mean()), 5), "rules": by_rule}
 
 
 def distances(truth, drawn, missing):
@@ -137,21 +137,21 @@ def one_fit(case, family, variant, seed, options, missing="joint"):
     fitted = time.process_time()
     ways = ("fill", "keep") if missing == "joint" else ("fill",)
     drawn = {way: model.sample_table(options.rows, missing_values=way) for way in ways}
-    found = {"fit_s": fitted - start, "draw_s": time.process_time() - fitted}
+    result = {"fit_s": fitted - start, "draw_s": time.process_time() - fitted}
     truth = Table.read(case.frames[variant], case.measure)
     rng = np.random.default_rng(seed)
     for way, table in drawn.items():
         frame = case.native(variant, table, rng)
-        found[way] = broken(frame, case.rules)
+        result[way] = broken(frame, case.rules)
         made = Table.read(frame, opened(case.measure))
         how = "unobserved" if way == "fill" else "level"
-        found[way]["distance"] = distances(truth, made, how)
+        result[way]["distance"] = distances(truth, made, how)
         if way == "fill" and case.truth is not None:
-            found[way]["distance_truth"] = distances(case.truth, made, "unobserved")
+            result[way]["distance_truth"] = distances(case.truth, made, "unobserved")
     if variant == "after" and missing == "joint":
-        found["kinds"] = kind_shares(case.private["after"], drawn["keep"])
-        found["distortion"] = distortion(model)
-    return found
+        result["kinds"] = kind_shares(case.private["after"], drawn["keep"])
+        result["distortion"] = distortion(model)
+    return result
 
 
 def opened(schema):
@@ -159,14 +159,14 @@ def opened(schema):
     return Schema(tuple(replace(a, nullable=True) for a in schema))
 
 
-def kind_shares(private, kept):
+def kind_shares(private, incomplete):
     """Shares of rows by attribute and kind of missing value: private, then synthetic."""
-    found = {}
+    shares = {}
     for a in private.schema:
         for kind in a.kinds:
-            both = [float(table.mask(a.name, kind).mean()) for table in (private, kept)]
-            found[f"{a.name}: {kind}"] = dict(zip(("private", "kept"), both, strict=True))
-    return found
+            both = [float(table.mask(a.name, kind).mean()) for table in (private, incomplete)]
+            shares[f"{a.name}: {kind}"] = dict(zip(("private", "kept"), both, strict=True))
+    return shares
 
 
 def distortion(model):
@@ -174,11 +174,11 @@ def distortion(model):
 
     The first number is the distance of two draws from the model, which differ by chance only.
     """
-    n, asked = DISTORTION_ROWS, []
+    n, requested = DISTORTION_ROWS, []
     draw = model.sample_codes
 
     def counted(m, *rest, **more):
-        asked.append(m)
+        requested.append(m)
         return draw(m, *rest, **more)
 
     one, two = (draw(n, np.random.default_rng(seed), keep_missing=False) for seed in (1, 2))
@@ -186,23 +186,23 @@ def distortion(model):
     rows = model.sample_table(n, random_state=3)
     del model.sample_codes
     schema = model.modelled_
-    given = {a.name: np.minimum(rows.codes(a.name), a.size).astype(int) for a in schema}
+    obeying = {a.name: np.minimum(rows.codes(a.name), a.size).astype(int) for a in schema}
     sizes = {a.name: a.size + 1 for a in schema}
     return {
         "chance": margins_apart(one, two, sizes),
-        "rules": margins_apart(one, given, sizes),
-        "drawn_again": sum(asked) / n - 1,
+        "rules": margins_apart(one, obeying, sizes),
+        "drawn_again": sum(requested) / n - 1,
     }
 
 
 def margins_apart(one, two, sizes):
     """Mean and largest total variation of one-way marginals of two sets of codes."""
-    found = {}
+    apart = {}
     for name, size in sizes.items():
         shares = [np.bincount(c[name], minlength=size) / len(c[name]) for c in (one, two)]
-        found[name] = float(np.abs(shares[0] - shares[1]).sum() / 2)
-    worst = max(found, key=found.get)
-    return {"mean": float(np.mean(list(found.values()))), "max": found[worst]}
+        apart[name] = float(np.abs(shares[0] - shares[1]).sum() / 2)
+    worst = max(apart, key=apart.get)
+    return {"mean": float(np.mean(list(apart.values()))), "max": apart[worst]}
 
 
 def measure(options):
@@ -210,8 +210,8 @@ def measure(options):
     written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
     for name in options.only:
         case = Case(name)
-        found = {"rows": len(case.private["after"])}
-        families = found["families"] = written.get(name, {}).get("families", {})
+        result = {"rows": len(case.private["after"])}
+        families = result["families"] = written.get(name, {}).get("families", {})
         for family in options.families:
             runs = {variant: [] for variant in VARIANTS}
             for seed in range(options.seeds):
@@ -220,7 +220,7 @@ def measure(options):
             families[family] = {v: means(runs[v]) | each(runs[v]) for v in VARIANTS}
             families[family]["measured"] = facts(options)
             print("\n".join(lines(name, family, families[family])), flush=True)
-        written[name] = written.get(name, {}) | found
+        written[name] = written.get(name, {}) | result
         AFTER.write_text(json.dumps(written, indent=1) + "\n")
 
 
@@ -229,7 +229,7 @@ def strategies(options):
     written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
     for name in options.only:
         case = Case(name)
-        found = {"measured": facts(options)}
+        result = {"measured": facts(options)}
         for family in options.families:
             for missing in ("observed", "complete-rows", "impute-first"):
                 mean = {
@@ -241,9 +241,9 @@ def strategies(options):
                     )
                     for variant in VARIANTS
                 }
-                found[f"{family} {missing}"] = mean
+                result[f"{family} {missing}"] = mean
                 print("\n".join(lines(f"{name} {missing}", family, mean)), flush=True)
-        written.setdefault(name, {})["strategies"] = found
+        written.setdefault(name, {})["strategies"] = result
         AFTER.write_text(json.dumps(written, indent=1) + "\n")
 
 
@@ -282,7 +282,7 @@ def each(runs):
     return {"each_fit_2way": [run["fill"]["distance"]["2way"] for run in runs]}
 
 
-HEAD = (
+HEADER = (
     f"{'':<24}{'':<10}{'breaks a rule':>15}{'filled':>16}{'to truth':>16}{'kept':>16}"
     f"{'fit':>7}{'draw':>7}"
 )
@@ -309,23 +309,27 @@ def lines(name, family, means_of):
         )
 
 
-def share(name, found):
+def share(name, result):
     """The largest share of rows that break one declared rule."""
-    if found is None:
+    if result is None:
         return ""
     undeclared = UNDECLARED.get(name.split()[0], ())
-    rules = [r["rows"] for words, r in found["rules"].items() if words not in undeclared]
+    rules = [r["rows"] for words, r in result["rules"].items() if words not in undeclared]
     return f"{max(rules):.4f}"
 
 
-def pair(found):
-    return f"{'':>16}" if found is None else f"{found['1way']:>9.4f} {found['2way']:.4f}".rjust(16)
+def pair(distance):
+    return (
+        f"{'':>16}"
+        if distance is None
+        else f"{distance['1way']:>9.4f} {distance['2way']:.4f}".rjust(16)
+    )
 
 
 def show(options):
     """Print the results of the file."""
     written = json.loads(AFTER.read_text())
-    print(HEAD)
+    print(HEADER)
     for name in options.only:
         for family in FAMILIES:
             if family in written.get(name, {}).get("families", {}):
@@ -353,7 +357,7 @@ def main():
     elif options.strategies:
         strategies(options)
     else:
-        print(HEAD)
+        print(HEADER)
         measure(options)
 
 

@@ -107,20 +107,20 @@ def main() -> None:
         small = file_of(_WARM_UP, folder, arguments.data)
         session = session_of(arguments.threads, arguments.memory)
         java = session.sparkContext._gateway.proc.pid
-        found = counted(small, schema, session)  # starts the workers, and compiles
-        wanted = MemorySource(Table.read(small, schema)).counts(found, rows="extended")
-        if not all((found[pair] == wanted[pair]).all() for pair in wanted):
+        marginals = counted(small, schema, session)  # starts the workers, and compiles
+        expected = MemorySource(Table.read(small, schema)).counts(marginals, rows="extended")
+        if not all((marginals[pair] == expected[pair]).all() for pair in expected):
             raise SystemExit("the counts are not those of the same rows in memory")
-        del wanted
+        del expected
         pairs = len(schema) * (len(schema) - 1) // 2
         title = f"{len(schema)} columns, {pairs} pairs, local[{arguments.threads}]"
         heads = ("rows", "seconds", "per million", "CPU per million", "driver MB", "Java MB")
         table = RichTable(*heads, title=title)
         for millions, path in paths.items():
             start, spent = time.perf_counter(), cpu_seconds()
-            found = counted(path, schema, session)
+            marginals = counted(path, schema, session)
             seconds, spent = time.perf_counter() - start, cpu_seconds() - spent
-            rows = {int(counts.sum()) for counts in found.values()}
+            rows = {int(counts.sum()) for counts in marginals.values()}
             if rows != {pq.read_metadata(path).num_rows}:
                 raise SystemExit("the marginals do not agree on the number of rows")
             table.add_row(

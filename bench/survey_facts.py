@@ -35,7 +35,7 @@ class Rule:
     misses: Callable[[pd.DataFrame], pd.Series] | None = None
 
 
-def known(frame, *columns):
+def observed(frame, *columns):
     return frame[list(columns)].notna().all(axis=1)
 
 
@@ -43,10 +43,10 @@ def skips(column, words, applies, *reads):
     """A rule that a column is not applicable where a public condition fails for observed cells."""
 
     def concerned(frame):
-        return known(frame, *reads) & ~applies(frame)
+        return observed(frame, *reads) & ~applies(frame)
 
     def misses(frame):
-        return known(frame, *reads) & applies(frame) & frame[column].isna()
+        return observed(frame, *reads) & applies(frame) & frame[column].isna()
 
     return Rule("routing", words, concerned, lambda f: concerned(f) & f[column].notna(), misses)
 
@@ -55,18 +55,18 @@ def holds(kind, words, fact, *columns):
     """A relation of some columns that is true in every row with all their values."""
 
     def broken(frame):
-        mask = known(frame, *columns)
+        mask = observed(frame, *columns)
         mask[mask] = ~np.asarray(fact(frame[mask]), dtype=bool)
         return mask
 
-    return Rule(kind, words, lambda f: known(f, *columns), broken)
+    return Rule(kind, words, lambda f: observed(f, *columns), broken)
 
 
 def never(words, combination, *columns):
     return holds("impossible", words, lambda f: ~combination(f), *columns)
 
 
-def whole(name, lower, upper, bins=None, **facts):
+def integer(name, lower, upper, bins=None, **facts):
     bins = bins or upper - lower + 1
     return Numeric(name=name, lower=lower, upper=upper, integer=True, bins=bins, **facts)
 
@@ -74,16 +74,16 @@ def whole(name, lower, upper, bins=None, **facts):
 MROZ = Schema(
     (
         Ordinal(name="inlf", levels=(0, 1)),
-        whole("hours", 0, 5000, 10, spikes=(0,)),
+        integer("hours", 0, 5000, 10, spikes=(0,)),
         Numeric(name="wage", lower=0, upper=26, bins=13, nullable=True, outside="clamp"),
         Numeric(name="lwage", lower=-3, upper=4, bins=14, nullable=True, outside="clamp"),
-        whole("kidslt6", 0, 5),
-        whole("kidsge6", 0, 10),
-        whole("age", 30, 60, 10),
-        whole("educ", 0, 20, 10),
+        integer("kidslt6", 0, 5),
+        integer("kidsge6", 0, 10),
+        integer("age", 30, 60, 10),
+        integer("educ", 0, 20, 10),
         Numeric(name="faminc", lower=0, upper=100_000),
-        whole("exper", 0, 50, 10),
-        whole("expersq", 0, 2500, 10),
+        integer("exper", 0, 50, 10),
+        integer("expersq", 0, 2500, 10),
         Ordinal(name="city", levels=(0, 1)),
     )
 )
@@ -106,20 +106,20 @@ MROZ_RULES = (
 
 FERTIL2 = Schema(
     (
-        whole("age", 15, 49, 7),
-        whole("agesq", 225, 2401, 8),
-        whole("educ", 0, 20, 21),
+        integer("age", 15, 49, 7),
+        integer("agesq", 225, 2401, 8),
+        integer("educ", 0, 20, 21),
         Ordinal(name="educ0", levels=(0, 1)),
         Ordinal(name="urban", levels=(0, 1)),
         Ordinal(name="evermarr", levels=(0, 1)),
-        whole("agefm", 10, 49, 10, nullable=True),
-        whole("heduc", 0, 20, 21, nullable=True),
-        whole("ceb", 0, 15),
-        whole("children", 0, 15),
-        whole("agefbrth", 10, 49, 10, nullable=True),
+        integer("agefm", 10, 49, 10, nullable=True),
+        integer("heduc", 0, 20, 21, nullable=True),
+        integer("ceb", 0, 15),
+        integer("children", 0, 15),
+        integer("agefbrth", 10, 49, 10, nullable=True),
         Ordinal(name="knowmeth", levels=(0, 1), nullable=True),
         Ordinal(name="usemeth", levels=(0, 1), nullable=True),
-        whole("idlnchld", 0, 20, 21, nullable=True),
+        integer("idlnchld", 0, 20, 21, nullable=True),
     )
 )
 FERTIL2_RULES = (
@@ -174,13 +174,13 @@ GSS = Schema(
     (
         Ordinal(name="year", levels=tuple(range(2000, 2015, 2))),
         coded(Categorical, "marital", MARITAL),
-        whole("age", 18, 89, 12, nullable=True),
+        integer("age", 18, 89, 12, nullable=True),
         Categorical(name="race", levels=("White", "Black", "Other")),
         coded(Ordinal, "rincome", INCOMES, (*SILENT, "Not applicable")),
         coded(Categorical, "partyid", PARTIES, ("No answer", "Don't know")),
         coded(Categorical, "relig", RELIGIONS, ("No answer", "Don't know")),
         coded(Categorical, "denom", DENOMINATIONS, ("No answer", "Don't know", "Not applicable")),
-        whole("tvhours", 0, 24, 25, nullable=True),
+        integer("tvhours", 0, 24, 25, nullable=True),
     )
 )
 GSS_RULES = (
@@ -217,10 +217,12 @@ def adult_schema():
         "capital-gain": {"spikes": (0,)},
         "capital-loss": {"spikes": (0,)},
     }
-    holes = ("workclass", "occupation", "native-country")
-    given = schema("adult", nullable=False)
+    incomplete = ("workclass", "occupation", "native-country")
+    attributes = schema("adult", nullable=False)
     return Schema(
-        tuple(replace(a, nullable=a.name in holes, **facts.get(a.name, {})) for a in given)
+        tuple(
+            replace(a, nullable=a.name in incomplete, **facts.get(a.name, {})) for a in attributes
+        )
     )
 
 
@@ -284,12 +286,12 @@ ADULT_RULES = (
 CODES = {"nullable": True, "missing_codes": (-1, -5, -8, -9)}
 SPANS_SCHEMA = Schema(
     (
-        whole("age", 18, 90, 10, **CODES),
-        whole("birth_year", 1934, 2006, 10, **CODES),
+        integer("age", 18, 90, 10, **CODES),
+        integer("birth_year", 1934, 2006, 10, **CODES),
         coded(Categorical, "employed", ("yes", "no"), ("DK", "RF")),
-        whole("hours", 1, 80, 10, **CODES),
-        whole("start", 1, 366, 12, **CODES),
-        whole("end", 1, 366, 12, **CODES),
+        integer("hours", 1, 80, 10, **CODES),
+        integer("start", 1, 366, 12, **CODES),
+        integer("end", 1, 366, 12, **CODES),
     )
 )
 SPANS_RULES = (
@@ -342,7 +344,7 @@ def spans_declared():
 
 
 def mroz_declared():
-    whole_column = {"nullable": False}
+    complete = {"nullable": False}
     return declared(
         MROZ,
         (
@@ -351,13 +353,13 @@ def mroz_declared():
             Never("inlf = 1 and hours = 0"),
             Determined("expersq", by="exper", map=tuple((x, x**2) for x in range(51))),
         ),
-        wage=whole_column,
-        lwage=whole_column,
+        wage=complete,
+        lwage=complete,
     )
 
 
 def fertil2_declared():
-    whole_column = {"nullable": False}
+    complete = {"nullable": False}
     return declared(
         FERTIL2,
         (
@@ -370,8 +372,8 @@ def fertil2_declared():
             Always("agefm <= age"),
             Always("agefbrth <= age"),
         ),
-        agefm=whole_column,
-        agefbrth=whole_column,
+        agefm=complete,
+        agefbrth=complete,
     )
 
 

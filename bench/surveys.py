@@ -91,17 +91,17 @@ def lazy_data(package, name):
     rdata = needed("rdata")
     libraries = [*filter(None, os.environ.get("R_LIBS", "").split(":")), *R_LIBRARIES]
     folders = [Path(library) / package / "data" for library in libraries]
-    found = [folder for folder in folders if (folder / "Rdata.rdb").exists()]
-    if not found:
+    present = [folder for folder in folders if (folder / "Rdata.rdb").exists()]
+    if not present:
         raise SystemExit(
             f"this needs the R package {package}: apt-get download r-cran-{package}; dpkg -x "
             f"r-cran-{package}_*.deb FOLDER; export R_LIBS=FOLDER/usr/lib/R/site-library"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the file's suffix and the conversion of a tibble
-        index = rdata.read_rds(found[0] / "Rdata.rdx")
+        index = rdata.read_rds(present[0] / "Rdata.rdx")
         start, length = index["variables"][name]
-        entry = (found[0] / "Rdata.rdb").read_bytes()[start : start + length]
+        entry = (present[0] / "Rdata.rdb").read_bytes()[start : start + length]
         data = zlib.decompress(entry[4:])
         if len(data) != struct.unpack(">I", entry[:4])[0]:
             raise SystemExit(f"the table {name} of the R package {package} is damaged")

@@ -53,19 +53,19 @@ class Watch:
     def __init__(self, folder):
         self.folder = str(folder)
         self.edges, self.files = set(), set()
-        self._known = {}
+        self._names = {}
 
     def _file(self, frame):
         """Name of the frame's file, if the frame is a function of the folder."""
         code = frame.f_code
-        if code not in self._known:
+        if code not in self._names:
             path = code.co_filename
             # A function has fast locals. The bodies of modules and classes do not.
             ours = code.co_flags & inspect.CO_OPTIMIZED and path.startswith(self.folder)
-            self._known[code] = str(Path(path).relative_to(self.folder)) if ours else None
-        return self._known[code]
+            self._names[code] = str(Path(path).relative_to(self.folder)) if ours else None
+        return self._names[code]
 
-    def _seen(self, frame, event, _argument):
+    def _record(self, frame, event, _argument):
         if event != "call" or (called := self._file(frame)) is None:
             return
         self.files.add(called)
@@ -78,8 +78,8 @@ class Watch:
     def of(self, run):
         """Record a run, after a first run that imports all modules."""
         run()
-        sys.setprofile(self._seen)
-        threading.setprofile(self._seen)
+        sys.setprofile(self._record)
+        threading.setprofile(self._record)
         try:
             run()
         finally:
@@ -124,19 +124,19 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         chosen = commands(Path(folder))
         if options.list:
-            found = Watch(package).of(lambda: done(chosen[options.list]))
-            print("\n".join(sorted(found.files)))
+            watches = Watch(package).of(lambda: done(chosen[options.list]))
+            print("\n".join(sorted(watches.files)))
             return
-        found = {
+        watches = {
             name: Watch(package).of(lambda words=words: done(words))
             for name, words in chosen.items()
         }
     if options.json:
-        rows = {n: {"files": len(w.files), "edges": len(w.edges)} for n, w in found.items()}
+        rows = {n: {"files": len(w.files), "edges": len(w.edges)} for n, w in watches.items()}
         print(json.dumps(rows, indent=2))
         return
     print(f"{'run':<12}{'files':>6}{'edges':>7}{'first':>10}")
-    for name, watch in found.items():
+    for name, watch in watches.items():
         files, edges = len(watch.files), len(watch.edges)
         first = FIRST.get(name)
         worse = first is not None and (files > first[0] or edges > first[1])

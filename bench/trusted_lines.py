@@ -67,12 +67,12 @@ def report() -> dict[str, dict[str, int]]:
     sizes, table = code_size(), yrbss().table()
     paths = {str(path): path for folder in sizes.TRUSTED for path in (ROOT / folder).rglob("*.py")}
     lines = lines_run(lambda: AIM(epsilon=1, random_state=0).fit(table), set(paths))
-    found = {}
+    files = {}
     for name in sorted(lines):
-        known = sizes.code_line_numbers(paths[name].read_text(encoding="utf-8"))
+        code_lines = sizes.code_line_numbers(paths[name].read_text(encoding="utf-8"))
         file = paths[name].relative_to(ROOT / "src" / "missdp").as_posix()
-        found[file] = {"lines": len(known), "run": len(known & lines[name])}
-    return found
+        files[file] = {"lines": len(code_lines), "run": len(code_lines & lines[name])}
+    return files
 
 
 def main() -> None:

@@ -38,19 +38,21 @@ FAMILIES = {"AllPairs": AllPairs, "AIM": AIM, "MST": MST}
 
 
 def survey(path: str) -> pd.DataFrame:
-    found = pd.read_csv(path)
+    frame = pd.read_csv(path)
     return pd.DataFrame(
         {
-            "chol": found["HI_CHOL"].map({0: "no", 1: "yes"}).astype(object),
-            "race": found["race"].astype(int).astype(str),
-            "age": found["agecat"],
-            "sex": found["RIAGENDR"].map({1: "m", 2: "f"}),
-            "wt": found["WTMEC2YR"],
+            "chol": frame["HI_CHOL"].map({0: "no", 1: "yes"}).astype(object),
+            "race": frame["race"].astype(int).astype(str),
+            "age": frame["agecat"],
+            "sex": frame["RIAGENDR"].map({1: "m", 2: "f"}),
+            "wt": frame["WTMEC2YR"],
         }
     )
 
 
-def law(rows: pd.DataFrame, names: tuple[str, ...], weight: pd.Series | float) -> pd.Series:
+def distribution(
+    rows: pd.DataFrame, names: tuple[str, ...], weight: pd.Series | float
+) -> pd.Series:
     counts = rows.assign(w=weight).dropna(subset=list(names)).groupby(list(names))["w"].sum()
     return counts / counts.sum()
 
@@ -60,7 +62,11 @@ def distance(
 ) -> float:
     names = [a.name for a in COLUMNS]
     apart = [
-        law(rows, c, weight).sub(law(truth, c, truth["wt"]), fill_value=0).abs().sum() / 2
+        distribution(rows, c, weight)
+        .sub(distribution(truth, c, truth["wt"]), fill_value=0)
+        .abs()
+        .sum()
+        / 2
         for c in combinations(names, ways)
     ]
     return float(np.mean(apart))
@@ -76,15 +82,15 @@ def tables(truth: pd.DataFrame, family: str, runs: int) -> None:
         "the weight as a column": Schema((*COLUMNS, numeric)),
     }
     for what, schema in released.items():
-        found = []
+        distances = []
         for seed in range(runs):
             reads = "wt" in schema.names or schema.weight is not None
             private = truth if reads else truth.drop(columns="wt")
             model = FAMILIES[family](epsilon=1.0, random_state=seed).fit(private, schema=schema)
             drawn = model.sample(50_000, missing_values="keep", random_state=seed)
             weight = drawn.get("wt", 1.0)
-            found.append([distance(drawn, truth, k, weight) for k in (1, 2)])
-        one, two = np.mean(found, axis=0)
+            distances.append([distance(drawn, truth, k, weight) for k in (1, 2)])
+        one, two = np.mean(distances, axis=0)
         print(f"| {family} | {what} | {one:.4f} | {two:.4f} |", flush=True)
 
 
@@ -100,9 +106,9 @@ def coverage(truth: pd.DataFrame, repeats: int, family: str) -> None:
             model = FAMILIES[family](epsilon=1.0, random_state=1000 + seed).fit(rows, schema=schema)
             weight = truth["wt"] if schema is WEIGHTED else 1.0
             for question in ASKED:
-                found = model.estimate(question)
+                estimate = model.estimate(question)
                 exact = shares(truth.assign(w=weight), question)
-                for value, (low, high) in zip(exact, found.intervals, strict=True):
+                for value, (low, high) in zip(exact, estimate.intervals, strict=True):
                     held.append(low <= value <= high)
                     width.append(high - low)
         print(

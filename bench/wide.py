@@ -74,15 +74,15 @@ def distance(truth, synthetic, sizes, *, seed=0):
     pairs = list(itertools.combinations(range(len(sizes)), 2))
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(len(pairs))[:PAIRS]
-    found = []
+    distances = []
     for a, b in (pairs[i] for i in chosen):
         cells = sizes[a] * sizes[b]
         one, two = (
             np.bincount(c[a].astype(np.int64) * sizes[b] + c[b], minlength=cells) / len(c[a])
             for c in (truth, synthetic)
         )
-        found.append(np.abs(one - two).sum() / 2)
-    return float(np.mean(found))
+        distances.append(np.abs(one - two).sum() / 2)
+    return float(np.mean(distances))
 
 
 def once(options):

@@ -295,7 +295,7 @@ def test_the_page_on_synthesis_holds_what_was_measured(script):
         assert f"% begin {name}\n" in page, name
         assert script("a_page").filled(page, only=name) == page, name
     lines = (PAPERS / "results" / "a_cells.csv").read_text(encoding="utf-8").splitlines()[1:]
-    found, wanted = shared.Measured(shared.RESULTS, fit=False).found, set()
+    found, wanted = shared.Measured(shared.RESULTS, fit=False).results, set()
     for name in FIGURES:
         cells = [*script(name).cells(), *script(name).cells_once()]
         wanted |= {*shared.with_seeds(cells, 3)}

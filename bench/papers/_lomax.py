@@ -62,7 +62,8 @@ def plan_lomax(
         plans.append(Lomax(shape=shape, alpha=alpha, beta=beta, dimension=dimension))
     return min(
         plans,
-        key=lambda law: (
-            law.standard_deviation * reference_bound(law.beta, row_weight, recipient_weight, LEVEL)
+        key=lambda noise: (
+            noise.standard_deviation
+            * reference_bound(noise.beta, row_weight, recipient_weight, LEVEL)
         ),
     )

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 HERE = Path(__file__).parent
 IMAGES = HERE.parents[1] / "docs" / "img"
 
-Found = dict[str, Any]
+Results = dict[str, Any]
 sys.path.append(str(HERE.parent))  # for `_data`
 
 
@@ -40,12 +40,12 @@ def shown(cell: object) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def results(name: str) -> Found:
+def results(name: str) -> Results:
     """Return the results of the last full run of a script."""
     return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def written(found: Found) -> str:
+def written(measured: Results) -> str:
     """Return JSON with six digits per number, and one line for each record."""
 
     def rounded(x: Any) -> Any:
@@ -55,7 +55,7 @@ def written(found: Found) -> str:
             return [rounded(value) for value in x]
         return float(f"{x:.6g}") if isinstance(x, float) else x
 
-    text = json.dumps(rounded(found), indent=1, ensure_ascii=False)
+    text = json.dumps(rounded(measured), indent=1, ensure_ascii=False)
     for inner in (r"\[[^\[\]{}]*\]", r"\{[^{}]*\}"):
         text = re.sub(inner, lambda m: re.sub(r"\s+", " ", m[0]), text)
     return f"{text}\n"
@@ -69,9 +69,9 @@ def save_figure(figure: Figure, name: str) -> None:
 
 def run(
     script: str,
-    measure: Callable[[bool], Found],
-    tables: Callable[[Found], list[str]],
-    draw: Callable[[Found], None] | None = None,
+    measure: Callable[[bool], Results],
+    tables: Callable[[Results], list[str]],
+    draw: Callable[[Results], None] | None = None,
 ) -> None:
     """Measure and print the tables. A full run also stores the numbers and draws the picture."""
     path = Path(script)
@@ -81,13 +81,13 @@ def run(
         "--kept", action="store_true", help="tables and picture of the stored results"
     )
     options = parser.parse_args()
-    found = results(path.stem) if options.kept else measure(options.short)
-    print("\n\n".join(tables(found)))
+    measured = results(path.stem) if options.kept else measure(options.short)
+    print("\n\n".join(tables(measured)))
     print(f"\n{time.process_time():.0f} s of CPU")
     if options.short:
         return
     if not options.kept:
-        text = written(found)
+        text = written(measured)
         (HERE / "results" / f"{path.stem}.json").write_text(text, encoding="utf-8")
     if draw is not None:
-        draw(found)
+        draw(measured)

@@ -18,16 +18,20 @@ FILES += ("mnar_0.1", "mnar_0.2", "mnar_0.3")
 DRAWS = 5
 
 
-def found(data, file):
+def complete_rows(data, file):
     """Return the number of complete rows, their distance, and the distance of random rows."""
-    truth, holes = truth_of(data, False), table(data, file)
-    left = np.flatnonzero(~holes.incomplete_rows())
+    truth, incomplete = truth_of(data, False), table(data, file)
+    complete = np.flatnonzero(~incomplete.incomplete_rows())
     rng = np.random.default_rng(0)
     drawn = [
-        marginal_distance(truth, truth.take(rng.permutation(len(truth))[: len(left)]), k=2).mean
+        marginal_distance(truth, truth.take(rng.permutation(len(truth))[: len(complete)]), k=2).mean
         for _ in range(DRAWS)
     ]
-    return len(left), marginal_distance(truth, truth.take(left), k=2).mean, float(np.mean(drawn))
+    return (
+        len(complete),
+        marginal_distance(truth, truth.take(complete), k=2).mean,
+        float(np.mean(drawn)),
+    )
 
 
 def claims(by):
@@ -53,7 +57,7 @@ def claims(by):
 
 
 def page(measured=None):  # noqa: ARG001
-    by = {(data, file): found(data, file) for data in DATA for file in FILES}
+    by = {(data, file): complete_rows(data, file) for data in DATA for file in FILES}
     lines = []
     for (data, file), (rows, biased, drawn) in by.items():
         kind, rate = file.split("_")

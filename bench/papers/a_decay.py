@@ -35,8 +35,8 @@ def cells_once(short=False):
 def growth(measured, data, family, rate):
     """Return the relative growth of the distance."""
     none = measured.mean("two_way", data=data, file="truth", family=family)
-    given = {"data": data, "family": family, "missing": "complete-rows"}
-    return measured.mean("two_way", file=FILES[rate], **given) / none - 1
+    settings = {"data": data, "family": family, "missing": "complete-rows"}
+    return measured.mean("two_way", file=FILES[rate], **settings) / none - 1
 
 
 def span(values):

@@ -46,10 +46,10 @@ def stated():
     codes = {"income": np.arange(ROWS) % 7}
     model = PrivBayes(epsilon=1.0, delta=0.0, random_state=0).fit(Table.from_codes(schema, codes))
     try:
-        told = model.ground_truth_guarantee(None).epsilon
+        epsilon = model.ground_truth_guarantee(None).epsilon
     except UnprovenError:
-        told = None
-    return told, model.ground_truth_guarantee(RowIndependentMissingness()).epsilon
+        epsilon = None
+    return epsilon, model.ground_truth_guarantee(RowIndependentMissingness()).epsilon
 
 
 def claims():

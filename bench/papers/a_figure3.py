@@ -76,12 +76,12 @@ def pairs(measured, what, families=QUICK):
         for family in families:
             none = value(measured, what, data, family, 0, "")
             for rate in RATES:
-                found = [
+                both = [
                     value(measured, what, data, family, rate, missing)
                     for missing in ("observed", "complete-rows")
                 ]
-                if not np.isnan([*found, none]).any():
-                    yield data, family, rate, *found, none
+                if not np.isnan([*both, none]).any():
+                    yield data, family, rate, *both, none
 
 
 def percent(values):
@@ -91,11 +91,11 @@ def percent(values):
 def claims(measured):
     metrics = {"one_way": ("one-way", 68), "two_way": ("two-way", 66), "f1": ("F1", 24)}
     for what, (name, published) in metrics.items():
-        found = list(pairs(measured, what))
+        entries = list(pairs(measured, what))
         sign = 1 if what == "f1" else -1
-        better, same = how_many(sign * (a - c) > 0 for *_, a, c, _ in found)
+        better, same = how_many(sign * (a - c) > 0 for *_, a, c, _ in entries)
         by = {
-            rate: percent([sign * (a - c) / c for _, _, r, a, c, _ in found if r == rate])
+            rate: percent([sign * (a - c) / c for _, _, r, a, c, _ in entries if r == rate])
             for rate in RATES
         }
         yield Claim(
@@ -122,19 +122,19 @@ def claims(measured):
     ):
         pick = max if what == "f1" else min
         best = {data: [] for data in DATA}
-        for data, found in best.items():
+        for data, entries in best.items():
             for rate in RATES:
                 by = {
                     f: value(measured, what, data, f, rate, "observed")
                     for f in ("PrivBayes", "Kamino", "DPMisGAN")
                 }
                 if not np.isnan(list(by.values())).any():
-                    found.append(pick(by, key=by.get))
+                    entries.append(pick(by, key=by.get))
         counts = (
             f"{DATA[data]}: "
-            + ", ".join(f"{ADAPTIVE[f]} {found.count(f)}" for f in by)
-            + f" of {len(found)}"
-            for data, found in best.items()
+            + ", ".join(f"{ADAPTIVE[f]} {entries.count(f)}" for f in by)
+            + f" of {len(entries)}"
+            for data, entries in best.items()
         )
         yield Claim(
             f"{name} of the three adaptive ones",
@@ -152,13 +152,13 @@ def table_of(measured, what, families):
             if family not in QUICK and data != "adult":
                 continue
             digits = 3 if what == "f1" else 4
-            alone = family == "DPAutoGAN"
-            none = "" if alone else small(value(measured, what, data, family, 0, ""), digits)
+            is_baseline = family == "DPAutoGAN"
+            none = "" if is_baseline else small(value(measured, what, data, family, 0, ""), digits)
             shown = []
             for rate in RATES:
-                names = ("complete-rows",) if alone else ("observed", "complete-rows")
-                found = [value(measured, what, data, family, rate, name) for name in names]
-                shown.append(" / ".join(["–"] * alone + [small(v, digits) for v in found]))
+                names = ("complete-rows",) if is_baseline else ("observed", "complete-rows")
+                values = [value(measured, what, data, family, rate, name) for name in names]
+                shown.append(" / ".join(["–"] * is_baseline + [small(v, digits) for v in values]))
             lines.append([title, family, none, *shown])
     return markdown(head, lines)
 

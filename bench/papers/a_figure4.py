@@ -50,13 +50,13 @@ def value(measured, data, family, kind, missing):
 
 
 def claims(measured):
-    found = [
+    pairs = [
         (kind, *(value(measured, data, family, kind, m) for m in ("observed", "complete-rows")))
         for data in DATA
         for family in QUICK
         for kind in FILES
     ]
-    better, same = how_many(a < c for _, a, c in found)
+    better, same = how_many(a < c for _, a, c in pairs)
     yield Claim("adaptive beats complete rows under every mechanism", f"better in {better}", same)
     rows = {
         (data, kind): int((~table(data, file).incomplete_rows()).sum())
@@ -116,8 +116,8 @@ def page(measured):
             shown = []
             for kind in FILES:
                 names = ways(family)
-                found = [small(value(measured, data, family, kind, name)) for name in names]
-                shown.append(" / ".join(["–"] * (3 - len(found)) + found))
+                figures = [small(value(measured, data, family, kind, name)) for name in names]
+                shown.append(" / ".join(["–"] * (3 - len(figures)) + figures))
             lines.append([title, family, small(value(measured, data, family, "", "")), *shown])
     return [
         *claims_table(claims(measured)),

@@ -17,8 +17,8 @@ PAGE = HERE / "synthesis.md"
 BLOCK = re.compile(r"% begin (?P<name>\w+)\n.*?\n% end (?P=name)", re.DOTALL)
 
 
-def block(found):
-    name = found["name"]
+def block(match):
+    name = match["name"]
     lines = importlib.import_module(name).page(Measured(RESULTS, fit=False))
     return "\n".join([f"% begin {name}", "", *lines, "", f"% end {name}"])
 
@@ -31,12 +31,12 @@ def filled(text, only=None):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    asked = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     text = PAGE.read_text(encoding="utf-8")
-    wanted = filled(text)
-    if asked.check:
-        return 0 if text == wanted else "the page does not hold what was measured"
-    PAGE.write_text(wanted, encoding="utf-8")
+    expected = filled(text)
+    if options.check:
+        return 0 if text == expected else "the page does not hold what was measured"
+    PAGE.write_text(expected, encoding="utf-8")
     return 0
 
 

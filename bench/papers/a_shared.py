@@ -92,13 +92,13 @@ def options(text, argv, **more):
     parser.add_argument("--short", action="store_true", help="few cells of few rows: seconds")
     for name, settings in more.items():
         parser.add_argument(f"--{name}", **settings)
-    found = parser.parse_args(argv)
-    if found.short and found.output == RESULTS:
+    parsed = parser.parse_args(argv)
+    if parsed.short and parsed.output == RESULTS:
         parser.error("--short measures other cells: name another --output")
     if not SHARED.exists():
         raise SystemExit(f"needs the data folder {SHARED}")
-    found.output.mkdir(parents=True, exist_ok=True)
-    return found
+    parsed.output.mkdir(parents=True, exist_ok=True)
+    return parsed
 
 
 # Measuring
@@ -106,8 +106,8 @@ def options(text, argv, **more):
 
 @cache
 def truth_of(data, short):
-    found = table(data, "truth", nullable=False)
-    return found.take(np.arange(SHORT_ROWS)) if short else found
+    rows = table(data, "truth", nullable=False)
+    return rows.take(np.arange(SHORT_ROWS)) if short else rows
 
 
 def private_of(cell, short):
@@ -117,19 +117,23 @@ def private_of(cell, short):
     if cell.file.startswith("simulated_"):
         rate = float(cell.file.rsplit("_", 1)[1])
         return MCAR(rate=rate).apply(truth_of(cell.data, short), random_state=cell.seed)
-    found = table(cell.data, cell.file)
-    return found.take(np.arange(SHORT_ROWS)) if short else found
+    rows = table(cell.data, cell.file)
+    return rows.take(np.arange(SHORT_ROWS)) if short else rows
 
 
 def fitted(cell, private, rows):
     """Fit and draw as many rows as the truth has."""
     made, settings = FAMILIES[cell.family]
-    given = {"epsilon": cell.epsilon, "delta": 1e-6, "random_state": cell.seed}
-    given |= {"missing": cell.missing} if cell.missing else {}
-    given |= {"imputer": cell.imputer, "imputer_share": cell.share or 0.5} if cell.imputer else {}
+    parameters = {"epsilon": cell.epsilon, "delta": 1e-6, "random_state": cell.seed}
+    parameters |= {"missing": cell.missing} if cell.missing else {}
+    parameters |= (
+        {"imputer": cell.imputer, "imputer_share": cell.share or 0.5} if cell.imputer else {}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakGuaranteeWarning)  # about large epsilons, as published
-        return made(**(given | settings)).fit(private).sample_table(rows, random_state=cell.seed)
+        return (
+            made(**(parameters | settings)).fit(private).sample_table(rows, random_state=cell.seed)
+        )
 
 
 def measure(cell, *, short=False):
@@ -141,8 +145,8 @@ def measure(cell, *, short=False):
     truth, private, test = truth_of(cell.data, short), private_of(cell, short), None
     if cell.what == "f1":
         order = np.random.default_rng(cell.seed).permutation(len(truth))
-        held, kept = np.split(order, [round(HELD_OUT * len(truth))])
-        truth, private, test = truth.take(kept), private.take(kept), truth.take(held)
+        held, training = np.split(order, [round(HELD_OUT * len(truth))])
+        truth, private, test = truth.take(training), private.take(training), truth.take(held)
     start = time.process_time()
     made = truth if cell.family == "truth" else fitted(cell, private, len(truth))
     seconds = time.process_time() - start
@@ -166,7 +170,7 @@ class Measured:
 
     def __init__(self, folder, *, short=False, fit=True):
         self.path, self.short, self.fit = folder / "a_cells.csv", short, fit
-        self.found = {}
+        self.results = {}
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as stream:
                 for row in csv.DictReader(stream):
@@ -176,42 +180,42 @@ class Measured:
                         epsilon=float(row["epsilon"]),
                         seed=int(row["seed"]),
                     )
-                    self.found[cell] = {k: float(row[k]) if row[k] else None for k in MEASURED}
+                    self.results[cell] = {k: float(row[k]) if row[k] else None for k in MEASURED}
 
     def need(self, cells, *, minutes=float("inf")):
         """Measure new cells, write each at once, and stop after some CPU minutes."""
         for cell in cells:
-            if cell in self.found:
+            if cell in self.results:
                 continue
             if not self.fit:
                 raise SystemExit(f"not measured: {cell}")
             if time.process_time() > 60 * minutes:
                 print("out of time: repeat the command to continue")
                 return False
-            found = dict(zip(MEASURED, measure(cell, short=self.short), strict=True))
-            self.found[cell] = found
-            self._append(cell, found)
+            figures = dict(zip(MEASURED, measure(cell, short=self.short), strict=True))
+            self.results[cell] = figures
+            self._append(cell, figures)
         return True
 
-    def _append(self, cell, found):
+    def _append(self, cell, figures):
         new = not self.path.exists()
-        shown = ["" if found[k] is None else f"{found[k]:.4f}" for k in MEASURED[:3]]
+        shown = ["" if figures[k] is None else f"{figures[k]:.4f}" for k in MEASURED[:3]]
         with self.path.open("a", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             if new:
                 writer.writerow([*KEYS, *MEASURED])
             values = [f"{v:g}" if isinstance(v, float) else v for v in astuple(cell)]
-            writer.writerow([*values, *shown, f"{found['seconds']:.1f}"])
-        print(cell, shown, f"{found['seconds']:.1f} s", flush=True, file=sys.stderr)
+            writer.writerow([*values, *shown, f"{figures['seconds']:.1f}"])
+        print(cell, shown, f"{figures['seconds']:.1f} s", flush=True, file=sys.stderr)
 
     def values(self, what, **settings):
         """Return one figure for all measured seeds of a cell."""
         wanted = Cell("f1" if what == "f1" else "distance", **settings)
         cells = (replace(wanted, seed=seed) for seed in range(MOST_SEEDS))
-        found = [self.found[cell][what] for cell in cells if cell in self.found]
-        if not found:
+        figures = [self.results[cell][what] for cell in cells if cell in self.results]
+        if not figures:
             raise KeyError(f"not measured: {wanted}")
-        return found
+        return figures
 
     def mean(self, what, **settings):
         return statistics.mean(self.values(what, **settings))
@@ -286,23 +290,23 @@ def claims_table(claims):
 
 def how_many(truths):
     """Return "7 of 8", and True for all, None for at least half, False for fewer."""
-    found = [bool(t) for t in truths]
-    share = sum(found) / len(found)
-    return f"{sum(found)} of {len(found)}", True if share == 1 else None if share >= 0.5 else False
+    holds = [bool(t) for t in truths]
+    share = sum(holds) / len(holds)
+    return f"{sum(holds)} of {len(holds)}", True if share == 1 else None if share >= 0.5 else False
 
 
 def run(module, argv):
     """Measure new cells, print published and own figures, and draw the figure of a script."""
-    asked = options(module.__doc__, argv)
-    measured = Measured(asked.output, short=asked.short)
-    own = asked.output != RESULTS  # the committed cells have different numbers of seeds
-    if own:
-        wanted = [
-            *module.cells_once(asked.short),
-            *with_seeds(module.cells(asked.short), asked.seeds),
+    arguments = options(module.__doc__, argv)
+    measured = Measured(arguments.output, short=arguments.short)
+    is_new = arguments.output != RESULTS  # the committed cells have different numbers of seeds
+    if is_new:
+        requested = [
+            *module.cells_once(arguments.short),
+            *with_seeds(module.cells(arguments.short), arguments.seeds),
         ]
-        measured.need(dict.fromkeys(wanted))
-    if not asked.short:
+        measured.need(dict.fromkeys(requested))
+    if not arguments.short:
         print("\n".join(module.page(measured)))
-        module.draw(measured, asked.output)
+        module.draw(measured, arguments.output)
     return measured

@@ -94,10 +94,10 @@ def figures(name, rate):
 
 def without_edges(required_sets, rate):
     """Return the exact loss of a network with marginals of single attributes."""
-    alone = [{name} for name in map(str, range(len(required_sets)))]
-    observed = {name: 1 - rate for (name,) in alone}
+    singles = [{name} for name in map(str, range(len(required_sets)))]
+    observed = {name: 1 - rate for (name,) in singles}
     return mask_mixture(
-        alone, [1 / len(required_sets)] * len(required_sets), observed=observed
+        singles, [1 / len(required_sets)] * len(required_sets), observed=observed
     ).epsilon
 
 
@@ -105,11 +105,11 @@ def row(name="adult", rate=0.4):
     """Return the table's line for the page of claims, where each figure names its assumption."""
     _, linear, sound, _, exact, network, *_ = figures(name, rate)
     published = PUBLISHED[name][RATES.index(rate)]
-    alone = without_edges(marginals(name, rate), rate)
+    loss = without_edges(marginals(name, rate), rate)
     cells = [
         f"Table 1 (A, 2 in the longer version), {DATA[name]}, {rate:g} missing",
         f"{published:g}",
-        f"{alone:.4f}, if the data chose the network without edges. Of the network that they "
+        f"{loss:.4f}, if the data chose the network without edges. Of the network that they "
         f"chose, had it been fixed, the algorithm gives {linear:.3f}, soundly {sound:.3f}",
         f"{network:.4f} for any network, {exact:.3f} had that network been fixed",
     ]
@@ -118,15 +118,15 @@ def row(name="adult", rate=0.4):
 
 def claims(by):
     published = {cell: PUBLISHED[cell[0]][RATES.index(cell[1])] for cell in by}
-    gaps = [abs(found[1] - published[cell]) for cell, found in by.items()]
-    text = [abs(found[0] - published[cell]) for cell, found in by.items()]
+    gaps = [abs(values[1] - published[cell]) for cell, values in by.items()]
+    text = [abs(values[0] - published[cell]) for cell, values in by.items()]
     yield Claim(
         "the ten figures are the costs of the best partitions (Algorithm 4)",
         f"a correct search finds others, {min(gaps):.3f} to {max(gaps):.3f} away. A search that "
         f"compares names as text finds all ten within {max(text):.3f}",
         False,
     )
-    higher = [found[2] - found[1] for found in by.values()]
+    higher = [values[2] - values[1] for values in by.values()]
     yield Claim(
         "a marginal that a row enters with probability p costs pε (Proposition 5.4)",
         "the cost is log(1 + p(e^ε − 1)), with which this search is "
@@ -134,12 +134,14 @@ def claims(by):
         "higher",
         False,
     )
-    beyond = sum(
-        without_edges(marginals(*cell), cell[1]) > most + 0.005 for cell, most in published.items()
+    exceeding = sum(
+        without_edges(marginals(*cell), cell[1]) > limit + 0.005
+        for cell, limit in published.items()
     )
     yield Claim(
         "the release guarantees the figure for any network that it chooses (section 6.2.3)",
-        f"the network without edges loses more than the published figure in {beyond} of {len(by)}",
+        "the network without edges loses more than the published figure in "
+        f"{exceeding} of {len(by)}",
         False,
     )
     unpruned = sum(f[3] < f[2] - 0.0005 for f in by.values())
@@ -163,10 +165,10 @@ def page(measured=None, rates=RATES):  # noqa: ARG001
             DATA[name],
             f"{100 * rate:.0f} %",
             f"{PUBLISHED[name][RATES.index(rate)]:.2f}",
-            *(f"{value:.3f}" for value in found[:6]),
-            *(f"{value:.4f}" for value in found[6:]),
+            *(f"{value:.3f}" for value in values[:6]),
+            *(f"{value:.4f}" for value in values[6:]),
         ]
-        for (name, rate), found in by.items()
+        for (name, rate), values in by.items()
     ]
     shown = claims_table(claims(by)) if len(rates) == len(RATES) else []
     return [*shown, "", *markdown(HEAD, lines)]

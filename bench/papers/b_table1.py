@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from _tables import Found, markdown, run
+from _tables import Results, markdown, run
 from b_shared import exponential_map, iteration_map
 from scipy.optimize import brentq
 from scipy.special import logsumexp
@@ -78,9 +78,9 @@ def printed(name: str, moved: TableDistance) -> float:
         gamma = N / moved.shifted_rows  # inverse point-wise divergence: all moved rows move alike
         return a * tau**2 * e**2 * gamma**2 / 2
     if name == "DP-SGD (iteration)":
-        left = N - min(moved.shifted_rows, N - 1) + 1
+        remaining = N - min(moved.shifted_rows, N - 1) + 1
         # Table 1 and Theorem 15 print no epsilon^2. Table 2 follows if it is added.
-        return a * tau**2 * e**2 * N * math.log(left + 1) / (2 * left * math.log(N))
+        return a * tau**2 * e**2 * N * math.log(remaining + 1) / (2 * remaining * math.log(N))
     return a * tau**2 * e**2 / 2
 
 
@@ -114,7 +114,7 @@ def least_constant(alpha: float) -> float:
     return brentq(lambda c: steps * sampled_truth(c, alpha) - target, 0.5, 8.0, xtol=1e-4)
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     del short  # it takes seconds
     rows = []
     for name, mechanism in mechanisms().items():
@@ -149,12 +149,12 @@ def measure(short: bool) -> Found:
     }
 
 
-def tables(found: Found) -> list[str]:
+def tables(results: Results) -> list[str]:
     header = ("mechanism", "movement", "RDP, printed", "RDP, ours", "smooth RDP, printed",
               "smooth RDP, ours", "group privacy")  # fmt: skip
     rows = []
-    for e in found["entries"]:
-        first = e["rows"] == found["entries"][0]["rows"]
+    for e in results["entries"]:
+        first = e["rows"] == results["entries"][0]["rows"]
         rdp = (e["printed_rdp"], e["rdp"]) if first else ("", "")
         movement = f"τ = {e['tau']:g} over {e['rows']} rows"
         rows.append(
@@ -170,12 +170,13 @@ def tables(found: Found) -> list[str]:
     checks = markdown(
         ("entry", "printed", "found"),
         [
-            ("DP-GD, Theorem 13: RDP", found["gd_theorem"], f"{found['gd_pair']:.4g}, by a pair"),
+            ("DP-GD, Theorem 13: RDP", results["gd_theorem"],
+             f"{results['gd_pair']:.4g}, by a pair"),
             ("DP-SGD (sample): c in σ = c L √T / (ε n)", "Ω(1)",
-             ", ".join(f"{c:.3g} at α = {a}" for a, c in found["sampled_least_c"].items())
+             ", ".join(f"{c:.3g} at α = {a}" for a, c in results["sampled_least_c"].items())
              + ", at least, by a pair"),
             ("DP-SGD (iteration): σ for the printed RDP", "1",
-             f"{found['iterated_noise']:.3g} times that, by our proof"),
+             f"{results['iterated_noise']:.3g} times that, by our proof"),
         ],
     )  # fmt: skip
     return [markdown(header, rows), checks]

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from _tables import Found, markdown, run
+from _tables import Results, markdown, run
 from b_shared import exponential_map, iteration_map, overall_curve
 from scipy.optimize import brentq
 
@@ -62,8 +62,8 @@ class Step:
 def steps() -> list[Step]:
     """Steps on one column (PCA: two), with at most P rows in clusters or incomplete."""
     one, two = RowDomain(rows=N, columns=1), RowDomain(rows=N, columns=2)
-    holes = RowDomain(rows=N, columns=1, complete=False)
-    impute = MeanImputer(max_incomplete=P, cells_per_row=1).stability(NEIGHBOURS, holes)
+    incomplete = RowDomain(rows=N, columns=1, complete=False)
+    impute = MeanImputer(max_incomplete=P, cells_per_row=1).stability(NEIGHBOURS, incomplete)
     # Their p counts rows that change. Ours follows from the cluster size, P / 4 on a line.
     quantize = Quantizer(eta=ETA, max_cluster=P // 4).stability(NEIGHBOURS, one)
     dedup = Deduplicator(eta=ETA, max_cluster=P // 4).stability(NEIGHBOURS, one)
@@ -155,7 +155,7 @@ def paid(mechanism: PrivacyMap, step: Step) -> float:
     return mechanism.rho(step.ours) / mechanism.rho(NEIGHBOURS)
 
 
-def own(name: str, mechanism: PrivacyMap) -> float:
+def base_bound(name: str, mechanism: PrivacyMap) -> float:
     """The mechanism's bound for a raw neighbour: for Laplace and exponential, epsilon itself."""
     if name in ("Laplace", "exponential"):
         return mechanism.pure(NEIGHBOURS)
@@ -168,7 +168,7 @@ def factors(name: str, mechanism: PrivacyMap, step: Step) -> tuple[float | None,
     # Only the summed movement, as published. Sampling also needs its largest part in a row.
     each = step.tau / rows if name.startswith("DP-SGD") else step.tau
     paper = TableDistance(replaced=1, shifted_rows=rows, shift_l12=step.tau, max_shift=each)
-    base = own(name, mechanism)
+    base = base_bound(name, mechanism)
     if name in ("Laplace", "exponential"):
         at_paper = mechanism.pure(paper) / base
         return published(name, step), at_paper, at_paper, mechanism.pure(step.ours) / base
@@ -223,7 +223,7 @@ def beaten(s: float) -> dict[str, float]:
     }
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     del short  # it takes seconds
     cells = [
         {"mechanism": name, "step": step.name, "factors": factors(name, mechanism, step)}
@@ -238,13 +238,13 @@ def measure(short: bool) -> Found:
     return {**setting, "cells": cells, "means": means, "beaten": [beaten(s) for s in (0.1, 0.2)]}
 
 
-def tables(found: Found) -> list[str]:
+def tables(results: Results) -> list[str]:
     header = ("mechanism", "step", "published", "theorem 2, c = 2", "optimised", "ours")
-    cells = ((c["mechanism"], c["step"], *c["factors"]) for c in found["cells"])
-    means = ((c["step"], *c["factors"]) for c in found["means"])
+    cells = ((c["mechanism"], c["step"], *c["factors"]) for c in results["cells"])
+    means = ((c["step"], *c["factors"]) for c in results["means"])
     beaten = [
         (f"{b['std']:.2f}", entry, b[f"{key}_printed"], b[f"{key}_found"])
-        for b in found["beaten"]
+        for b in results["beaten"]
         for entry, key in (("DP-GD", "gd"), ("Gaussian noise on a sum", "sum"))
     ]
     return [

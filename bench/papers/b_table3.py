@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from _tables import Found, markdown, run
+from _tables import Results, markdown, run
 
 from missdp.pricing import (
     NEIGHBOURS,
@@ -62,8 +62,8 @@ def median(table: Table) -> np.ndarray:
 
 def printed_median(pair: Pair) -> float:
     """Largest upper median less smallest lower median, of any column of any table."""
-    found = columns(pair)
-    return max(c[c.size // 2] for c in found) - min(c[(c.size - 1) // 2] for c in found)
+    ordered = columns(pair)
+    return max(c[c.size // 2] for c in ordered) - min(c[(c.size - 1) // 2] for c in ordered)
 
 
 def trimmed(table: Table, m: int = 2) -> np.ndarray:
@@ -73,8 +73,8 @@ def trimmed(table: Table, m: int = 2) -> np.ndarray:
 
 def printed_trimmed(pair: Pair, m: int = 2) -> float:
     """Largest m-th largest value less smallest m-th smallest, over n - 2 m - p."""
-    found = columns(pair)
-    span = max(c[-m] for c in found) - min(c[m - 1] for c in found)
+    ordered = columns(pair)
+    span = max(c[-m] for c in ordered) - min(c[m - 1] for c in ordered)
     return span / (len(pair[0]) - 2 * m - incomplete(pair))
 
 
@@ -156,12 +156,12 @@ def random_pairs(count: int, d: int, *, target: bool = False) -> Iterator[Pair]:
         other[0] = in_ball(rng.normal(size=(1, d)) * 3)[0]
         if rng.random() < 0.5:
             table[0] = in_ball(rng.normal(size=(1, d)) * 3)[0]
-        holes = np.zeros((n, d), dtype=bool)
+        is_missing = np.zeros((n, d), dtype=bool)
         rows = rng.choice(np.arange(1, n), int(rng.integers(1, n // 4 + 1)), replace=False)
-        holes[rows, rng.integers(0, 1 if target else d, rows.size)] = True
+        is_missing[rows, rng.integers(0, 1 if target else d, rows.size)] = True
         if not target:
-            holes[rows] |= rng.random((rows.size, d)) < 0.5
-        table, other = np.where(holes, np.nan, table), np.where(holes, np.nan, other)
+            is_missing[rows] |= rng.random((rows.size, d)) < 0.5
+        table, other = np.where(is_missing, np.nan, table), np.where(is_missing, np.nan, other)
         if rng.random() < 0.5:
             other[0, 0] = np.nan
         if rng.random() < 0.25 and not target:
@@ -235,7 +235,7 @@ def formulas() -> list[dict[str, object]]:
     return [{"model": m, "printed": printed, "ours": ours} for m, printed, ours in rows]
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     count = 300 if short else 20_000
     return {
         "n": N, "p": P, "seed": SEED,
@@ -243,12 +243,12 @@ def measure(short: bool) -> Found:
     }  # fmt: skip
 
 
-def tables(found: Found) -> list[str]:
-    formulas = ((f["model"], f["printed"], f["ours"]) for f in found["formulas"])
+def tables(results: Results) -> list[str]:
+    formulas = ((f["model"], f["printed"], f["ours"]) for f in results["formulas"])
     searched = (
         (s["model"], f"{s['printed']:.3f}", f"{s['ours']:.3f}",
          "no" if s["printed"] > 1 + 1e-9 else "not broken")
-        for s in found["search"]
+        for s in results["search"]
     )  # fmt: skip
     return [
         markdown(("imputation model", "printed", "ours"), formulas),

@@ -12,7 +12,7 @@ Run: python bench/papers/b_table4.py        (3 minutes, or 8 seconds with --shor
 from __future__ import annotations
 
 import numpy as np
-from _tables import Found, markdown, run
+from _tables import Results, markdown, run
 from b_figure3 import (
     SMALL,
     THEIRS,
@@ -65,7 +65,7 @@ def by_recipe(shape: Shape, clip: float, epsilon: float, *, noise: bool) -> floa
     return float(np.mean([accuracy(t, Z, y) for t in thetas]))
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     shape, clips = (SMALL, (0.1, 1.0)) if short else (THEIRS, CLIPS)
     sound = Sound.make(shape)
     rows = []
@@ -89,13 +89,13 @@ KINDS = {
 }
 
 
-def tables(found: Found) -> list[str]:
-    clips = dict.fromkeys(r["clip"] for r in found["runs"])
+def tables(results: Results) -> list[str]:
+    clips = dict.fromkeys(r["clip"] for r in results["runs"])
     header = ("", "epsilon", *(f"clip at {c}" if c < 1 else "no clipping" for c in clips))
     rows = []
     for kind, text in KINDS.items():
-        for epsilon in sorted({r["epsilon"] for r in found["runs"]}):
-            cells = [r[kind] for r in found["runs"] if r["epsilon"] == epsilon]
+        for epsilon in sorted({r["epsilon"] for r in results["runs"]}):
+            cells = [r[kind] for r in results["runs"] if r["epsilon"] == epsilon]
             shown = ("-" if cell is None else f"{cell:.2f}" for cell in cells)
             rows.append((text, f"{epsilon:g}", *shown))
     return [markdown(header, rows)]

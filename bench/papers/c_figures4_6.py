@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 from _lomax import LEVEL, plan_lomax
-from _tables import Found, markdown, run, save_figure
+from _tables import Results, markdown, run, save_figure
 from matplotlib.figure import Figure
 from scipy.optimize import brentq
 from scipy.special import beta as integral
@@ -157,10 +157,10 @@ def _falling(size: int, by: float) -> np.ndarray:
 def _work(rng: np.random.Generator, decade: np.ndarray, male: np.ndarray) -> np.ndarray:
     """Class of work by age and sex."""
     at_work = np.where(male, 0.92, 0.35) * np.array([0.25, 0.95, 1, 1, 0.95, 0.7, 0.3])[decade]
-    own = np.where(male, 0.14, 0.05) * np.array([0.2, 0.5, 1, 1.3, 1.5, 1.6, 1.6])[decade]
+    own_account = np.where(male, 0.14, 0.05) * np.array([0.2, 0.5, 1, 1.3, 1.5, 1.6, 1.6])[decade]
     draws = rng.random(len(decade))
-    private = at_work * (1 - own - 0.2)
-    edges = np.cumsum([private, at_work * 0.1, at_work * own, at_work * 0.1], axis=0)
+    private = at_work * (1 - own_account - 0.2)
+    edges = np.cumsum([private, at_work * 0.1, at_work * own_account, at_work * 0.1], axis=0)
     return (draws[None] > edges).sum(axis=0)
 
 
@@ -242,7 +242,7 @@ def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any, 
 
 
 def by_global_sensitivity(
-    case: Case, filled: Any, most: int, kind: str, group: str, epsilon: float,
+    case: Case, filled: Any, max_recipients: int, kind: str, group: str, epsilon: float,
     rng: np.random.Generator,
 ) -> float:  # fmt: skip
     """Laplace noise for a declared bound on the recipients of one donor."""
@@ -250,14 +250,17 @@ def by_global_sensitivity(
     age, values = filled.values("age"), filled.values(case.target)
     inside = (age >= low) & (age < high)
     half = (attribute.upper - attribute.lower) / 2
-    middle, limit, moves, share = (attribute.lower + half, half, 2, 0.9)
+    middle, limit, sensitivity, share = (attribute.lower + half, half, 2, 0.9)
     if kind == "share":
-        values, middle, limit, moves, share = values >= case.line, 0.0, 1.0, 1, 0.85
-    scales = limit * (1 + moves * most) / (share * epsilon), 1 / ((1 - share) * epsilon)
+        values, middle, limit, sensitivity, share = values >= case.line, 0.0, 1.0, 1, 0.85
+    scales = (
+        limit * (1 + sensitivity * max_recipients) / (share * epsilon),
+        1 / ((1 - share) * epsilon),
+    )
     top = (values[inside] - middle).sum() + rng.laplace(scale=scales[0])
-    found = middle + top / max(inside.sum() + rng.laplace(scale=scales[1]), 1.0)
+    estimate = middle + top / max(inside.sum() + rng.laplace(scale=scales[1]), 1.0)
     ends = (attribute.lower, attribute.upper) if kind == "mean" else (0.0, 1.0)
-    return float(np.clip(found, *ends))
+    return float(np.clip(estimate, *ends))
 
 
 def modelled(
@@ -273,29 +276,29 @@ def modelled(
     cost = Cost(privacy_measure="pure", amount=epsilon / 3)
     released = open_table(table, budget=Filter(1e12)).measure(counts, cost)
     noisy = released.values  # noqa: PD011
-    law = _conditional(noisy.reshape(shape))
-    hole = table.mask(name)
-    odds = law[tuple(table.codes(other)[hole] for other in case.coarse)]
+    conditional = _conditional(noisy.reshape(shape))
+    is_missing = table.mask(name)
+    odds = conditional[tuple(table.codes(other)[is_missing] for other in case.coarse)]
     drawn = (rng.random(len(odds))[:, None] > np.cumsum(odds, axis=1)).sum(axis=1)
     codes, values = table.codes(name).copy(), table.values(name).copy()
-    codes[hole] = np.minimum(drawn, schema[name].size - 1)
-    values[hole] = schema[name].decode(codes[hole], rng.random(len(odds)))
+    codes[is_missing] = np.minimum(drawn, schema[name].size - 1)
+    values[is_missing] = schema[name].decode(codes[is_missing], rng.random(len(odds)))
     columns = {n: table.column(n) for n in schema.names} | {name: Column(codes, values)}
     return ImputedStatistics(Table(schema, columns), None, budget=Filter(1e12))
 
 
 def _cell(rows: Any, matched: tuple[str, ...], name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return the cell of the table in which each row is counted, or -1 for no cell."""
-    hole = rows.mask(name)
-    columns = [*(rows.codes(other) for other in matched), np.where(hole, 0, rows.codes(name))]
-    return np.where(hole, -1, np.ravel_multi_index(columns, shape))
+    is_missing = rows.mask(name)
+    columns = [*(rows.codes(other) for other in matched), np.where(is_missing, 0, rows.codes(name))]
+    return np.where(is_missing, -1, np.ravel_multi_index(columns, shape))
 
 
 def _conditional(noisy: np.ndarray, enough: float = 30.0) -> np.ndarray:
     """Released conditionals, each from as many matching attributes as have enough rows."""
     odds = np.full((*(1,) * (noisy.ndim - 1), noisy.shape[-1]), 1.0 / noisy.shape[-1])
-    for kept in range(noisy.ndim):
-        axes = tuple(range(kept, noisy.ndim - 1))
+    for n_matched in range(noisy.ndim):
+        axes = tuple(range(n_matched, noisy.ndim - 1))
         counts = np.maximum(noisy.sum(axis=axes, keepdims=True), 0.0)
         total = counts.sum(axis=-1, keepdims=True)
         odds = np.where(total >= enough, counts / np.maximum(total, 1.0), odds)
@@ -326,37 +329,37 @@ def repetition(
     most = int(table.mask(case.target).sum())
     models = {epsilon: modelled(case, table, epsilon, rng) for epsilon in epsilons}
     target, age = case.table.schema[case.target], case.table.values("age")
-    found = []
+    answers = []
     for kind in ("mean", "share"):
         one, recipient_weight = (
             (target.upper, target.upper - target.lower) if kind == "mean" else (1, 1)
         )
         for group, (low, high) in GROUPS.items():
             bare = answer(case, made["no noise"], kind, group, 1e6)
-            found.append((None, "no noise", kind, group, bare))
+            answers.append((None, "no noise", kind, group, bare))
             bound = (one + float(profile.served(1)[0]) * recipient_weight) / (
                 (age >= low) & (age < high)
             ).sum()
             for epsilon in epsilons:
                 value = bare + bound * published_noise(epsilon, rng)
-                found.append((epsilon, "published", kind, group, value))
+                answers.append((epsilon, "published", kind, group, value))
                 for method in ("ignored", "ours"):
                     value = answer(case, made[method], kind, group, epsilon)
-                    found.append((epsilon, method, kind, group, value))
+                    answers.append((epsilon, method, kind, group, value))
                 value = by_global_sensitivity(case, filled, most, kind, group, epsilon, rng)
-                found.append((epsilon, "global", kind, group, value))
+                answers.append((epsilon, "global", kind, group, value))
                 # The model is released once for all six questions, for a third of one.
                 value = answer(case, models[epsilon], kind, group, 2 / 3 * epsilon)
-                found.append((epsilon, "model", kind, group, value))
-    return found, profile
+                answers.append((epsilon, "model", kind, group, value))
+    return answers, profile
 
 
-def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
+def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Results:
     rng = np.random.default_rng(20260101)
     values: dict[tuple, list[float]] = {}
     for _ in range(repetitions):
-        found, profile = repetition(case, epsilons, rng)
-        for *key, value in found:
+        answers, profile = repetition(case, epsilons, rng)
+        for *key, value in answers:
             values.setdefault(tuple(key), []).append(value)
     rows = []
     for (epsilon, method, kind, group), drawn in values.items():
@@ -398,7 +401,7 @@ def best_cauchy(epsilon: float) -> tuple[float, float]:
     """Standard deviation of proven Cauchy noise per unit of a smooth bound, and its smoothness.
 
     The density falls as |x|^-gamma. A shift by alpha costs alpha (gamma - 1)^(1 - 1 / gamma), and a
-    dilation by exp(beta) costs beta (gamma - 1). The split is the best on a fixed reference profile.
+    dilation by exp(beta) costs beta (gamma - 1). The split is best on a fixed reference profile.
     """
     best = (math.inf, math.inf, math.inf)
     for gamma in np.arange(25, 97) / 8:
@@ -424,7 +427,7 @@ def deviation_of(noise: SmoothNoise) -> float:
     return math.sqrt((near + 2 * far) / mass) / noise.alpha
 
 
-def noises(profile: Any) -> list[Found]:
+def noises(profile: Any) -> list[Results]:
     """Standard deviation of the noise of a count at this profile of donations."""
     rows = []
     for epsilon in (0.5, 1.0, 2 * LN2, 2.0, 3.0, 6 * LN2):
@@ -444,28 +447,28 @@ def noises(profile: Any) -> list[Found]:
     return rows
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     # Answers without noise are not releases.
     warnings.simplefilter("ignore", WeakGuaranteeWarning)
     if short:
-        found = {"simulated": errors(wages(5_000), (1.0, 6 * LN2), 4)}
+        results = {"simulated": errors(wages(5_000), (1.0, 6 * LN2), 4)}
     else:
-        found = {
+        results = {
             "simulated": errors(wages(100_000), EPSILONS, 100),
             "adult": errors(adult(40_000), EPSILONS, 200),
         }
-    found["broken_below"] = brentq(lambda e: true_loss(e) - e, 0.5, 2 * LN2, xtol=1e-3)
-    return found
+    results["broken_below"] = brentq(lambda e: true_loss(e) - e, 0.5, 2 * LN2, xtol=1e-3)
+    return results
 
 
 # --- Tables and pictures.
 
 
-def of(found: Found, epsilon: float, method: str, kind: str, group: str) -> Found:
+def of(results: Results, epsilon: float, method: str, kind: str, group: str) -> Results:
     key = (None if method == "no noise" else named(epsilon), method, kind, group)
     return next(
         r
-        for r in found["errors"]
+        for r in results["errors"]
         if (r["epsilon"] and named(r["epsilon"]), r["method"], r["kind"], r["group"]) == key
     )
 
@@ -475,34 +478,36 @@ def named(epsilon: float) -> str:
     return names.get(round(epsilon, 4), f"{epsilon:g}")
 
 
-def stated_table(found: Found) -> str:
+def stated_table(results: Results) -> str:
     rows = []
     for (kind, group), published in STATED.items():
         for method in ("global", "ignored", "published", "ours", "no noise"):
-            row = of(found, 6 * LN2, method, kind, group)
+            row = of(results, 6 * LN2, method, kind, group)
             rows.append((kind, group, method, published.get(method), row["mse"], row["bias"]))
     header = ("of", "ages", "method", "MSE, published", "MSE, here", "bias, here")
     return markdown(header, rows)
 
 
-def checks(found: Found) -> list[tuple[str, bool]]:
+def checks(results: Results) -> list[tuple[str, bool]]:
     """Statements of section 6.3, at 6 ln 2."""
 
-    def at(method: str, kind: str, group: str) -> Found:
-        return of(found, 6 * LN2, method, kind, group)
+    def at(method: str, kind: str, group: str) -> Results:
+        return of(results, 6 * LN2, method, kind, group)
 
     def better(method: str, than: str, kind: str, group: str) -> bool:
         return at(method, kind, group)["mse"] < at(than, kind, group)["mse"]
 
     both = [(kind, group) for kind in ("mean", "share") for group in ("20-29", "40-49")]
-    own = at("published", "mean", "20-59")["variance"] / at("no noise", "mean", "20-59")["variance"]
+    ratio = (
+        at("published", "mean", "20-59")["variance"] / at("no noise", "mean", "20-59")["variance"]
+    )
     return [
         ("Figure 4: global sensitivity errs most, then ignoring, then imputation with their noise",
          better("ignored", "global", "mean", "20-59")
          and better("published", "ignored", "mean", "20-59")),
         ("Figure 4: ignoring gives too small a mean", at("ignored", "mean", "20-59")["bias"] < 0),
         ("Figure 4: their variance is little above that of the imputation itself (below twice)",
-         own < 2),
+         ratio < 2),
         ("Figures 5, 6: imputation with their noise errs less than ignoring, in all four",
          all(better("published", "ignored", *key) for key in both)),
         ("Figure 5: ignoring errs more for ages 40-49 than for 20-29",
@@ -512,25 +517,25 @@ def checks(found: Found) -> list[tuple[str, bool]]:
     ]  # fmt: skip
 
 
-def error_table(found: Found, field: str = "median") -> str:
+def error_table(results: Results, field: str = "median") -> str:
     """Median error of means by epsilon. Their noise has no variance at most epsilons."""
     rows = []
-    for epsilon in sorted({r["epsilon"] for r in found["errors"] if r["epsilon"]}):
+    for epsilon in sorted({r["epsilon"] for r in results["errors"] if r["epsilon"]}):
         cells = []
         for method in ("ignored", "published", "ours", "model"):
-            each = (of(found, epsilon, method, "mean", group)[field] for group in GROUPS)
+            each = (of(results, epsilon, method, "mean", group)[field] for group in GROUPS)
             cells.append(", ".join(f"{value:.3g}" for value in each))
         cells[1] += " *" if epsilon < 1.386 else ""
         rows.append((named(epsilon), *cells))
     return markdown(("epsilon", "ignored", "published", "ours, k-NN", "ours, released model"), rows)
 
 
-def tables(found: Found) -> list[str]:
-    said = [(text, "yes" if holds else "no") for text, holds in checks(found["simulated"])]
+def tables(results: Results) -> list[str]:
+    statements = [(text, "yes" if holds else "no") for text, holds in checks(results["simulated"])]
     noise = [
         (named(n["epsilon"]), f"{n['loss']:.2f}", n["published"] or "infinite", n["cauchy"],
          n["lomax"], n["ours"])
-        for n in found["simulated"]["noise"]
+        for n in results["simulated"]["noise"]
     ]  # fmt: skip
     header = (
         "epsilon stated",
@@ -540,12 +545,14 @@ def tables(found: Found) -> list[str]:
         "sd, Lomax",
         "sd, ours",
     )
-    shown = [stated_table(found["simulated"]), markdown(("the text says", "found"), said)]
+    shown = [stated_table(results["simulated"]), markdown(("the text says", "found"), statements)]
     shown += [markdown(header, noise)]
-    return shown + [error_table(found[name]) for name in ("simulated", "adult") if name in found]
+    return shown + [
+        error_table(results[name]) for name in ("simulated", "adult") if name in results
+    ]
 
 
-def draw(found: Found) -> None:
+def draw(results: Results) -> None:
     panels = [("mean", "20-59"), ("mean", "20-29"), ("mean", "40-49"), ("share", "20-29"),
               ("share", "40-49")]  # fmt: skip
     for name in ("simulated", "adult"):
@@ -554,7 +561,7 @@ def draw(found: Found) -> None:
         for row, epsilon in zip(axes, (6 * LN2, 1.0), strict=True):
             for axis, (kind, group) in zip(row, panels, strict=True):
                 shown = ("ignored", "no noise", "published", "ours")
-                boxes = [_box(of(found[name], epsilon, m, kind, group), m) for m in shown]
+                boxes = [_box(of(results[name], epsilon, m, kind, group), m) for m in shown]
                 axis.bxp(boxes, showfliers=False, widths=0.6)
                 axis.axhline(0, color="tab:red", linewidth=1)
                 limit = 1.3 * max(abs(b[k]) for b in boxes[:2] for k in ("whislo", "whishi"))
@@ -566,7 +573,7 @@ def draw(found: Found) -> None:
         save_figure(figure, f"papers-c-{name}")
 
 
-def _box(row: Found, label: str) -> dict[str, object]:
+def _box(row: Results, label: str) -> dict[str, object]:
     low, q1, median, q3, high = row["box"]
     return {"label": label, "whislo": low, "q1": q1, "med": median, "q3": q3, "whishi": high}
 
