@@ -234,10 +234,10 @@ def compare(before, after):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", action="store_true", help="write the table again")
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     epsilons = table()
-    if options.store:
+    if arguments.store:
         STORED.write_text(json.dumps(epsilons, indent=0) + "\n")
         print(f"{len(epsilons)} cases")
         return 0
