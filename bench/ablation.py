@@ -147,16 +147,16 @@ def no_swaps() -> AbstractContextManager[None]:
 
 def no_sparse_tables() -> AbstractContextManager[None]:
     """Treat no pair as nearly functional."""
-    from missdp.inference import smooth
+    from missdp.inference import smoothing
 
-    return patched(smooth, "_sparse_tables", lambda *_: {})
+    return patched(smoothing, "_sparse_tables", lambda *_: {})
 
 
 def no_normal_prior() -> AbstractContextManager[None]:
     """Centre the prior of dependence at independence, even for strong trends."""
-    from missdp.inference import smooth
+    from missdp.inference import smoothing
 
-    return patched(smooth._Posterior, "around_trend", lambda self, _: self)
+    return patched(smoothing._Posterior, "around_trend", lambda self, _: self)
 
 
 def no_decreasing_tails() -> AbstractContextManager[None]:
