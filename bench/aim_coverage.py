@@ -1,14 +1,15 @@
-"""Coverage of 95 % intervals from m synthetic tables, with and without regard to noise and holes.
+"""Coverage of 95 % intervals from m synthetic tables, with and without noise and missing values.
 
-A population of five related attributes with values missing at random; 20 proportions (cells of one-
-and two-way marginals), the five means, and their true values in the population.  Each repetition
-draws a private table, fits AIM, and asks: how often does the interval hold the population's value?
+The population has five related attributes, with values missing at random. The estimates are 20
+proportions (cells of one- and two-way marginals) and the five means. Their true values come from
+the population.  Each repetition draws a private table, fits AIM, and asks: how often does the
+interval hold the population's value?
 
     python bench/aim_coverage.py --repetitions 100 --tables 20
 
-Measured (100 repetitions, 20 tables, 5,000 rows, epsilon 1, "joint"): noise-aware intervals covered
-.974 of the proportions (.95 to 1.00) and .964 of the means (.93 to .99), naive ones from a single
-table .865 and .858.
+Measured with 100 repetitions, 20 tables, 5,000 rows, epsilon 1, "joint". Noise-aware intervals
+covered .974 of the proportions (.95 to 1.00) and .964 of the means (.93 to .99). Naive intervals
+from a single table covered .865 and .858.
 """
 
 import argparse
@@ -26,7 +27,7 @@ LEVELS = 4
 SCHEMA = Schema(
     tuple(Categorical(name=n, levels=tuple(range(LEVELS)), nullable=n in "bd") for n in NAMES)
 )
-MOVES = (0.6, 0.3, 0.05, 0.05)
+STEP_SHARES = (0.6, 0.3, 0.05, 0.05)
 CELLS = [((v,), (k,)) for v in range(5) for k in (0, 1)]
 CELLS += [((v, v + 1), (k, k)) for v in range(4) for k in (0, 1)]
 CELLS += [((0, 2), (1, 1)), ((1, 3), (0, 0))]
@@ -35,11 +36,11 @@ CELLS += [((0, 2), (1, 1)), ((1, 3), (0, 0))]
 def draw(n, rng):
     columns = [rng.choice(LEVELS, n, p=[0.4, 0.3, 0.2, 0.1])]
     for _ in NAMES[1:]:
-        columns.append((columns[-1] + rng.choice(LEVELS, n, p=MOVES)) % LEVELS)
+        columns.append((columns[-1] + rng.choice(LEVELS, n, p=STEP_SHARES)) % LEVELS)
     return np.stack(columns, axis=1)
 
 
-def with_holes(rows, rng):
+def with_missing(rows, rng):
     chance = expit(0.8 * (rows[:, 0] - 1.0) - 1.0)
     codes = {n: rows[:, v] for v, n in enumerate(NAMES)}
     for n in "bd":
@@ -53,7 +54,7 @@ def share(rows, cell):
 
 
 def estimates(rows):
-    """20 proportions and 5 means, and their variances as if the rows were a simple sample."""
+    """20 proportions and 5 means, with their variances in a simple sample."""
     shares = np.array([share(rows, cell) for cell in CELLS])
     values = np.concatenate([shares, rows.mean(axis=0)])
     variances = np.concatenate([np.maximum(shares * (1 - shares), 1e-9), rows.var(axis=0)])
@@ -100,12 +101,14 @@ def main():
         aware, naive, gaps = [], [], []
         for repetition in range(1, options.repetitions + 1):
             model = AIM(epsilon=options.epsilon, delta=1e-6, missing=strategy).fit(
-                with_holes(draw(options.rows, rng), rng)
+                with_missing(draw(options.rows, rng), rng)
             )
             tables = [to_rows(t) for t in model.sample(options.rows, multiple=options.tables)]
             q, u = (np.array(part) for part in zip(*map(estimates, tables), strict=True))
-            found = [combine_estimates(q[:, j], u[:, j]).interval() for j in range(len(truth))]
-            aware.append([low <= t <= high for (low, high), t in zip(found, truth, strict=True)])
+            intervals = [combine_estimates(q[:, j], u[:, j]).interval() for j in range(len(truth))]
+            aware.append(
+                [low <= t <= high for (low, high), t in zip(intervals, truth, strict=True)]
+            )
             one, variance = estimates(to_rows(model.sample(options.rows)))
             naive.append(np.abs(one - truth) <= norm.ppf(0.975) * np.sqrt(variance))
             gaps.append(one - truth)

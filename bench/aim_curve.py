@@ -1,8 +1,8 @@
-"""How accuracy of AIM grows with time: by how many selections are planned.
+"""Accuracy and time of AIM, by the number of planned selections.
 
 Adult, numerics in 10 declared bins.  Mean total variation to the complete truth over all 2-way
-marginals of the synthetic rows, and CPU seconds of fit plus sample; means over runs with the secure
-noise source.
+marginals of the synthetic rows, and CPU seconds of fit plus sample. All figures are means over runs
+with the secure noise source.
 
     python bench/aim_curve.py --files truth mcar_0.2 --seeds 2
 """

@@ -6,9 +6,9 @@ source.  CPU seconds of fit plus sample in one process, and its peak memory.
 
     python bench/aim_missing.py --files truth mcar_0.2 mar_0.35 mnar_0.2 --strategies joint observed
     python bench/aim_missing.py --dataset br2000 --family mst --epsilon 3 --csv out.csv
-    python bench/aim_missing.py --files truth --rows 0.9 --seeds 12  # what losing rows alone costs
+    python bench/aim_missing.py --files truth --rows 0.9 --seeds 12  # the cost of fewer rows
 
-docs/referees/measured.md has what it gave, and README.md a part.
+docs/referees/measured.md has the results, and README.md has a part of them.
 """
 
 import argparse

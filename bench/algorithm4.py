@@ -1,14 +1,14 @@
 """Algorithm 4 of Mohapatra et al. 2024 and its sound counterpart, for comparison.
 
-The published algorithm charges p·ε for what a row is read by with probability p. That is smaller
-than the loss log(1 + p(e^ε - 1)), so its figure is no bound. `missdp.ground_truth` states the mask
-mixture instead, which is never above the sound figure here.
+The published algorithm charges p·ε for a mechanism that reads a row with probability p. This charge
+is smaller than the loss log(1 + p(e^ε - 1)), so it is no bound. `missdp.ground_truth` states the
+mask mixture instead, which is never above the sound figure here.
 """
 
 import math
 from dataclasses import dataclass
 
-from partition_search import Partition, PartitionProgram, best_partition, group_gates
+from partition_search import Partition, PartitionProgram, amplifying_sets, best_partition
 
 from missdp.ground_truth import amplified_epsilon, observation_probability
 
@@ -24,7 +24,7 @@ class LinearCost:
 
 
 class PureCost:
-    """log(1 + p(e^ε - 1)), the loss of pure mechanisms; weights are epsilons."""
+    """log(1 + p(e^ε - 1)), the loss of pure mechanisms. Weights are epsilons."""
 
     def value(self, probability, weight):
         return amplified_epsilon(probability, weight)
@@ -37,10 +37,10 @@ class PureCost:
 
 @dataclass(frozen=True)
 class PaperApproximation:
-    """What a correct Algorithm 4 gives: deliberately no guarantee, without δ or conditions.
+    """The result of a correct Algorithm 4. It is no guarantee, and has no δ or conditions.
 
-    `linear` is the best partition at the linear cost, `sound` the best one at the sound cost,
-    under the same pruning.
+    `linear` is the best partition at the linear cost, `sound` the best partition at the sound cost.
+    Both use equal pruning.
     """
 
     linear: Partition
@@ -58,24 +58,25 @@ class PaperApproximation:
 
 
 def pruned_partition(required_sets, weights, *, observed, cost):
-    """Best partition in which every mechanism with a gate is in a group with one (Lemma 5.10).
+    """Best partition whose groups all require attributes, except for mechanisms that require none.
 
-    The lemma is false: with gates {a}, and 99 times {a, b}, all observed with probability 1/2,
-    leaving the first alone costs (1 + 99/4)/100, the best pruned partition 1/2.
+    This pruning is Lemma 5.10, which is false. Take required attributes {a} once and {a, b} 99
+    times, all observed with probability 1/2. A group of {a} by itself costs (1 + 99/4)/100, the
+    best pruned partition 1/2.
     """
     sets = [frozenset(required or ()) for required in required_sets]
-    blocks, complete = group_gates(sets)
+    blocks, complete = amplifying_sets(sets)
     odds = [observation_probability(block, observed) for block in blocks]
     program = PartitionProgram(sets, weights, blocks, odds, cost)
     program.bare[:] = [not required for required in sets]
-    found = program.solve(tolerance=1e-6, seconds=20.0)
-    if not (complete and found.optimal):
+    partition = program.solve(tolerance=1e-6, seconds=20.0)
+    if not (complete and partition.optimal):
         raise SystemExit("the partition search did not end in time")
-    return found
+    return partition
 
 
 def paper_approximation(required_sets, epsilons, *, observed):
-    """Algorithm 4 at its own cost, and at the sound one."""
+    """Algorithm 4 at its published cost and at the sound cost."""
     linear, sound = (
         pruned_partition(required_sets, epsilons, observed=observed, cost=cost)
         for cost in (LinearCost(), PureCost())

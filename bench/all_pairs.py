@@ -1,19 +1,22 @@
-"""Who wins where: AllPairs beside AIM, MST and PrivBayes over rows, epsilon, holes and attributes.
+"""Compare AllPairs with AIM, MST and PrivBayes by rows, epsilon, missing values and attributes.
 
-Adult and BR2000, numerics in 10 declared bins; "wide" stands for Adult side by side with itself as
-`bench/wide.py` builds it. Tables of other sizes than the file are drawn from it with replacement;
-distances are to the complete truth of the original rows all the same (of real holes: to the cells
-observed). Mean total variation over all 2-way and 1-way marginals, the worst 2-way marginal, and
-the mean over all 3-way marginals (wide: 2-way only, over a sample of pairs); CPU seconds of fit
-plus sample with the secure noise source; peak memory of a process of its own, the table included.
-Lines that start with "!!" say where AllPairs fell behind AIM or MST, or failed.
+The tables are Adult and BR2000, with numerics in 10 declared bins. "wide" stands for Adult side by
+side with itself as `bench/wide.py` builds it. Tables of other sizes than the file are drawn from it
+with replacement. Distances are nevertheless to the complete truth of the original rows. If values
+of the truth are missing, distances are to the observed cells.
 
-    python bench/all_pairs.py --cases main holes            # 3 runs of each
-    python bench/all_pairs.py --cases adult:mcar_0.2:30162:1 --family heads aim --seeds 1
+The figures are the mean total variation over all 2-way and 1-way marginals, the worst 2-way
+marginal, and the mean over all 3-way marginals. Wide tables have 2-way marginals only, over a
+sample of pairs. The costs are CPU seconds of fit plus sample with the secure noise source, and the
+peak memory of a separate process, the table included. Lines that start with "!!" report cases in
+which AllPairs is worse than AIM or MST, or failed.
+
+    python bench/all_pairs.py --cases main missing          # 3 runs of each
+    python bench/all_pairs.py --cases adult:mcar_0.2:30162:1 --family all-pairs aim --seeds 1
     python bench/all_pairs.py --cases wide --seeds 1 --out results.txt
 
-Cases: main, holes, bootstrap, br2000, wide, ten-million, files, small, tight; or
-dataset:file:rows:epsilon, where the data set may be "wide-30" (attributes).
+Groups of cases: main, missing, bootstrap, br2000, wide, ten-million, files, small, tight. A single
+case is dataset:file:rows:epsilon, where the data set may be "wide-30" (attributes).
 """
 
 import argparse
@@ -37,34 +40,34 @@ from missdp.evaluate import marginal_distance
 from missdp.synth import AIM, MST
 
 FAMILIES = {
-    "heads": (AllPairs, {}),
+    "all-pairs": (AllPairs, {}),
     "aim": (AIM, {}),
     "mst": (MST, {}),
     "privbayes": (PrivBayes, {}),
 }
 ROWS = {"adult": 30_162, "br2000": 38_000}
-HOLES = ("mcar_0.2", "mar_0.35", "mnar_0.2")
-MOST = 300_000  # synthetic rows drawn
+MISSING_FILES = ("mcar_0.2", "mar_0.35", "mnar_0.2")
+MAX_ROWS = 300_000  # synthetic rows drawn
 
 
 def every_file():
-    """All incomplete files but those of the group "holes" at epsilon 1."""
+    """Yield all incomplete files, except those of the group "missing" at epsilon 1."""
     for dataset in ROWS:
         for path in sorted((SHARED / dataset).glob("*.parquet")):
             for epsilon in (1, 3):
-                if path.stem != "truth" and (path.stem not in HOLES or epsilon == 3):
+                if path.stem != "truth" and (path.stem not in MISSING_FILES or epsilon == 3):
                     yield dataset, path.stem, 0, epsilon
 
 
 def groups():
-    """Name of a group, and its cases: data set, file, rows (0: those of the file), epsilon."""
+    """Cases by the name of their group: data set, file, rows (0: all of the file), epsilon."""
     both = list(ROWS)
     return {
         "main": [("adult", "truth", 0, e) for e in (1, 3, 10)],
-        "holes": [("adult", file, 0, 1) for file in HOLES],
+        "missing": [("adult", file, 0, 1) for file in MISSING_FILES],
         "bootstrap": [(d, "truth", 300_000, 1) for d in both],
         "br2000": [("br2000", "truth", 0, e) for e in (1, 3, 10)]
-        + [("br2000", file, 0, 1) for file in HOLES],
+        + [("br2000", file, 0, 1) for file in MISSING_FILES],
         "wide": [(f"wide-{k}", "truth", 30_162, 1) for k in (15, 30, 50, 100)],
         "ten-million": [("adult", "truth", 10_000_000, 1)],
         "files": list(every_file()),
@@ -73,24 +76,24 @@ def groups():
     }
 
 
-def cases(wanted):
+def cases(requested):
     """Cases of groups by name, or written out."""
-    found = groups()
-    for name in wanted:
-        if name in found:
-            yield from found[name]
+    by_name = groups()
+    for name in requested:
+        if name in by_name:
+            yield from by_name[name]
         else:
             dataset, file, rows, epsilon = name.split(":")
             yield dataset, file, int(rows), float(epsilon)
 
 
 def truth_of(dataset, file):
-    """The complete rows, or those with real holes."""
+    """The complete rows, or the rows of the raw file with their missing values."""
     return table(dataset, "raw") if file == "raw" else table(dataset, "truth", nullable=False)
 
 
 def private_table(dataset, file, rows, seed):
-    """The rows to fit to: those of the file, or as many as wanted drawn from them."""
+    """The rows to fit: the rows of the file, or the requested number drawn from them."""
     if dataset.startswith("wide-"):
         attributes = int(dataset.removeprefix("wide-"))
         declared = wide_schema(attributes, nullable=False)
@@ -119,22 +122,22 @@ def errors(case, private, synthetic, seed):
 
 
 def once(options):
-    """Fit one model, in this process, and print what was found."""
+    """Fit one model in this process, and print its figures."""
     dataset, file, rows, epsilon = case = options["case"]
     private = private_table(dataset, file, rows, options["seed"])
     family, settings = FAMILIES[options["family"]]
     start = time.process_time()
     model = family(epsilon=epsilon, delta=1e-6, **settings).fit(private)
-    size = min(MOST, max(len(private), ROWS.get(dataset, 0)))
+    size = min(MAX_ROWS, max(len(private), ROWS.get(dataset, 0)))
     synthetic = model.sample_table(size)
     seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    found = errors(case, private, synthetic, options["seed"])
-    print(json.dumps(found | {"seconds": seconds, "peak": peak}))
+    distances = errors(case, private, synthetic, options["seed"])
+    print(json.dumps(distances | {"seconds": seconds, "peak": peak}))
 
 
 def in_a_process(limit, **options):
-    """Fit in a process of its own; return what was found, or the problem."""
+    """Fit in a separate process. Return the figures, or the problem."""
     command = [sys.executable, __file__, "--once", json.dumps(options)]
     with tempfile.TemporaryFile("w+") as errors:
         try:
@@ -174,25 +177,25 @@ HEADER = (
 )
 
 
-def behind(case, found):
-    """Say where AllPairs is worse than the families that select."""
+def behind(case, runs_of):
+    """Yield a line for each case in which AllPairs is worse than a family that selects."""
     dataset, file, _, epsilon = case
     for key, other in itertools.product(("two", "one", "worst", "three"), ("aim", "mst")):
-        if not {"heads", other} <= found.keys():
+        if not {"all-pairs", other} <= runs_of.keys():
             continue
         ours, theirs = (
-            statistics.fmean(run[key] for run in found[family]) for family in ("heads", other)
+            statistics.fmean(run[key] for run in runs_of[family]) for family in ("all-pairs", other)
         )
         if ours > 1.01 * theirs:
             yield (
-                f"!! {dataset} {file} {case[2]} eps {epsilon:g}: {key} heads {ours:.4f}"
+                f"!! {dataset} {file} {case[2]} eps {epsilon:g}: {key} all-pairs {ours:.4f}"
                 f" > {other} {theirs:.4f}"
             )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="+", default=["main", "holes"])
+    parser.add_argument("--cases", nargs="+", default=["main", "missing"])
     parser.add_argument("--family", nargs="+", default=list(FAMILIES), choices=list(FAMILIES))
     parser.add_argument("--rows", type=int, help="draw this many rows in every case")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each")
@@ -214,7 +217,7 @@ def main():
 
     say(HEADER)
     for dataset, file, rows, epsilon in cases(options.cases):
-        case, found = (dataset, file, options.rows or rows, epsilon), {}
+        case, runs_of = (dataset, file, options.rows or rows, epsilon), {}
         for family in options.family:
             runs = []
             for seed in range(options.seeds):
@@ -224,9 +227,9 @@ def main():
                     break
                 runs.append(run)
             if runs:
-                found[family] = runs
+                runs_of[family] = runs
                 say(line(case, family, runs))
-        for text in behind(case, found):
+        for text in behind(case, runs_of):
             say(text)
 
 

@@ -1,7 +1,7 @@
 """The attacks of anonymeter on an honest release, and on one that copies rows.
 
-Half of the bundled survey is synthesized, the other half is the control. One release is honest;
-the other has a copy of a private row for every second row.
+Half of the bundled survey is synthesized, the other half is the control. One release is honest.
+Every second row of the other release is a copy of a private row.
 
     python bench/anonymeter_attacks.py /tmp/anonymeter     (makes this environment, if it is absent)
 """
@@ -67,7 +67,7 @@ def releases():
 
 
 def theirs(place, tables):
-    """What anonymeter finds, in an environment of its own."""
+    """The rates that anonymeter measures, in a separate environment."""
     python = place / "bin" / "python"
     if not python.exists():
         venv.create(place, with_pip=True)
@@ -76,8 +76,10 @@ def theirs(place, tables):
         for name, table in tables.items():
             codes = {a.name: table.codes(a.name) for a in table.schema}
             pd.DataFrame(codes).to_csv(f"{folder}/{name}.csv", index=False)
-        asked = [python, "-c", THEIRS, folder, str(ATTEMPTS), SECRET]
-        return json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+        command = [python, "-c", THEIRS, folder, str(ATTEMPTS), SECRET]
+        return json.loads(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        )
 
 
 def main():

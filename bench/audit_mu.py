@@ -1,12 +1,12 @@
-"""What an attacker finds, beside what is claimed: mu of every family, strategy and session.
+"""Measured and claimed mu of every family, strategy and session.
 
 The attacker sees every answer and uses the likelihood ratio (`missdp.testing`). The last
 columns repeat the audit with noise of 0.7 times its scale, which must be flagged.
 
     python bench/audit_mu.py [--trials 400] [--family aim ...]
 
-Beside families: a count of imputed rows (the row is the donor of all holes), a mean under
-replace-one adjacency, and training whose gradients have the clip norm, at rates 1 and 0.5.
+Three further sessions are audited: a count of imputed rows, and two means under replace-one
+adjacency. The audited row is the donor of all missing values of the count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from missdp.testing import Audit, audit, audit_synthesizer
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from synth.worked_example import Independent
 
-# Structures that are public where they can be: then nearly all is spent on what one row moves.
+# Structures are public where possible. Nearly all budget is then spent on marginals.
 FIXED = {"degree": 1, "structure_share": 1e-3, "delta": 0.0}
 CASES = {
     "histograms": (Independent, {"delta": 0.0}),
@@ -38,11 +38,11 @@ CASES = {
 }
 
 
-# Anything else that opens a session: a function of a table, and two tables.
+# Other functions that open a session: a function of a table, and two tables.
 
 
 def count():
-    """A count of a hundred values that are imputed from one row, if it is there."""
+    """A count of a hundred values that are imputed from one row, if this row is present."""
     schema = Schema(
         (
             Ordinal(name="group", levels=(1, 2)),
@@ -56,14 +56,14 @@ def count():
 
     def run(rows):
         budget, filled = Filter(100.0), KNNImputation(impute="x", match_on="group")
-        asked = ImputedStatistics(rows, filled, budget=budget)
-        asked.count(where="x > 8", epsilon=3.0, uncertainty="noise")
+        statistics = ImputedStatistics(rows, filled, budget=budget)
+        statistics.count(where="x > 8", epsilon=3.0, uncertainty="noise")
 
     return run, (table(), table(9.0))
 
 
 def mean(mechanism, multiplier):
-    """The mean of rows of norm 1, one of which is turned around."""
+    """The mean of rows of norm 1. One row has its sign reversed in the neighbour."""
     rows = np.tile([1.0, 0.0], (20, 1))
     other = np.vstack([rows[:-1], [[-1.0, 0.0]]])
 
@@ -73,7 +73,7 @@ def mean(mechanism, multiplier):
     return run, (rows, other)
 
 
-DOORS = {
+SESSIONS = {
     "count, imputed": count(),
     "replace-one mean (gaussian)": mean("gaussian", 0.5),
     "replace-one mean (laplace)": mean("laplace", 0.5),
@@ -92,24 +92,30 @@ def show(name: str, case: str, sound: Audit, weak: Audit) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=400)
-    parser.add_argument("--family", nargs="*", choices=[*CASES, *DOORS], default=[*CASES, *DOORS])
-    given = parser.parse_args()
+    parser.add_argument(
+        "--family", nargs="*", choices=[*CASES, *SESSIONS], default=[*CASES, *SESSIONS]
+    )
+    options = parser.parse_args()
     print("| family | strategy | claimed | found | ratio | at least | flagged", end=" | ")
     print("x 0.7: found | at least | flagged |")
     print("|---" * 10 + "|")
-    for name in given.family:
-        if name in DOORS:
-            run, tables = DOORS[name]
+    for name in options.family:
+        if name in SESSIONS:
+            run, tables = SESSIONS[name]
             sound, weak = (
-                audit(run, *tables, trials=given.trials, scale=scale) for scale in (1.0, 0.7)
+                audit(run, *tables, trials=options.trials, scale=scale) for scale in (1.0, 0.7)
             )
             show(name, "", sound, weak)
             continue
         family, parameters = CASES[name]
         for strategy in family.family.strategies:
-            options = {"parameters": parameters, "strategies": [strategy], "trials": given.trials}
+            settings = {
+                "parameters": parameters,
+                "strategies": [strategy],
+                "trials": options.trials,
+            }
             sound, weak = (
-                audit_synthesizer(family, **options, scale=scale)[strategy] for scale in (1.0, 0.7)
+                audit_synthesizer(family, **settings, scale=scale)[strategy] for scale in (1.0, 0.7)
             )
             show(name, strategy, sound, weak)
 

@@ -1,6 +1,6 @@
-"""Audits from samples: how well two neighbours are told apart by the rows of any library.
+"""Audits from samples: how well synthetic rows of any library distinguish two neighbours.
 
-Samples can be had of any library without a look inside. An audit from samples has no promised
+Every library gives samples, and its code need not be read. An audit from samples has no promised
 power.
 """
 
@@ -30,20 +30,20 @@ def audit_samples(
     confidence: float = 0.95,
     subject: str = "samples",
 ) -> Audit:
-    """Return how well two neighbours are told apart by synthetic samples.
+    """Return how well synthetic samples distinguish two neighbours.
 
     Parameters
     ----------
     fit_sample : callable
-        ``fit_sample(table, seed)`` fits whatever is audited and returns a synthetic frame.
+        ``fit_sample(table, seed)`` fits the audited method and returns a synthetic frame.
     table, neighbour : Table or pandas frame
-        Two neighbours; the last row of the second is the one that the first lacks.
+        Two neighbours. The first lacks the last row of the second.
     claim : Claim, Guarantee or events
-        What was claimed: ``Claim(((epsilon, delta),))``, say.
+        The claimed guarantee, such as ``Claim(((epsilon, delta),))``.
     statistic : callable, optional
-        A number for a sample, large where the row seems to be present. By default a logistic
-        regression, learned on the first half of the runs from how much of a sample agrees with the
-        row.
+        A number for a sample, large where the row seems to be present. By default, a logistic
+        regression on the share of a sample that agrees with the row. It is learned from the first
+        half of the runs.
     trials : int, default 400
         Runs on each table.
     confidence : float, default 0.95
@@ -52,7 +52,7 @@ def audit_samples(
     Returns
     -------
     Audit
-        A low bound proves nothing: a sample may hide what its library leaks elsewhere.
+        A low bound is no proof of privacy. Other outputs of a library may leak more than samples.
 
     Examples
     --------
@@ -70,35 +70,35 @@ def audit_samples(
     def read(sample: Any) -> Any:
         return _agreement(sample, row) if statistic is None else float(statistic(sample))
 
-    seen = np.array(
+    scores = np.array(
         [
             [read(fit_sample(rows, 2 * trial + side)) for side, rows in enumerate(frames)]
             for trial in range(trials)
         ]
     )
-    absent, present = _learned(seen) if statistic is None else seen.T
+    absent, present = _learned(scores) if statistic is None else scores.T
     return judge(present, absent, Claim.of(claim), confidence=confidence, subject=subject)
 
 
 def _agreement(sample: Any, row: Any) -> list[float]:
-    """How much of a sample agrees with a row, cell by cell and as a whole, and its size."""
+    """Shares of a sample that agree with a row, by cell and in all cells, and its size."""
     frame = sample.to_native("pandas") if isinstance(sample, Table) else sample
     columns = [
         frame[name].isna() if missing else (frame[name] == row[name]).fillna(False)
         for name, missing in row.isna().items()
     ]
     agrees = np.column_stack([column.to_numpy(dtype=bool) for column in columns])
-    size, whole = max(1, len(agrees)), float(agrees.all(axis=1).sum())
-    return [*(agrees.sum(axis=0) / size), whole / size, float(whole > 0), math.log(size)]
+    size, equal_rows = max(1, len(agrees)), float(agrees.all(axis=1).sum())
+    return [*(agrees.sum(axis=0) / size), equal_rows / size, float(equal_rows > 0), math.log(size)]
 
 
-def _learned(seen: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Scores of the second half of the runs on either table, by a classifier of the first."""
+def _learned(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Scores of the second half of the runs on each table, by a classifier of the first half."""
     linear_model, pipeline, preprocessing = (
         import_optional(f"sklearn.{name}", purpose="audits without a `statistic`")
         for name in ("linear_model", "pipeline", "preprocessing")
     )
-    half, later = np.split(seen, [len(seen) // 2])
+    half, later = np.split(scores, [len(scores) // 2])
     model = pipeline.make_pipeline(
         preprocessing.StandardScaler(), linear_model.LogisticRegression(max_iter=1000)
     )

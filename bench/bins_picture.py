@@ -1,4 +1,4 @@
-"""Draw docs/img/bins.svg: a skewed number as it is, in ten equal bins, and in bins found privately.
+"""Draw docs/img/bins.svg: a skewed number, its synthetic values from equal and from private bins.
 
 python bench/bins_picture.py        (needs matplotlib)
 """
@@ -18,7 +18,7 @@ ROWS = 20_000
 
 
 def balances():
-    """A made-up bank's balances: many at 0, some below, a long tail above."""
+    """Balances of an invented bank: many at 0, some below, a long tail above."""
     rng = np.random.default_rng(7)
     some = np.where(
         rng.random(ROWS) < 0.15, -rng.exponential(300, ROWS), rng.lognormal(6.5, 1.3, ROWS)

@@ -16,7 +16,7 @@ FAMILY = "synth/adaptive.py"
 
 
 class Found(BaseException):
-    """Ends the fit when its calls are known."""
+    """Ends the fit after its calls are recorded."""
 
 
 def calls() -> list[tuple[str, str, int]]:

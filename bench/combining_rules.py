@@ -1,13 +1,14 @@
 """Three rules of combining estimates, on the same synthetic tables: docs/referees/measured.md.
 
-The population, holes and 20 proportions of `bench/aim_coverage.py`; 5,000 private rows, AIM at
-epsilon 1, and 20 tables of `sample(rows, multiple=20)`, once as large as the private one and once
-ten times as large. For each rule: how often its 95 % interval holds the population's value, and how
-wide it is, as a multiple of what the spread of the estimates between repetitions calls for.
+The population, the missing values and the 20 proportions are those of `bench/aim_coverage.py`. AIM
+is fitted to 5,000 private rows at epsilon 1. It draws 20 tables by `sample(rows, multiple=20)`,
+once of the private table's size and once ten times as large. Each rule is judged by the share of
+95 % intervals that hold the population's value, and by their width. The width is a multiple of the
+width that the spread of the estimates between repetitions needs.
 
     python bench/combining_rules.py            # appends to results/combining_rules.json
-    python bench/combining_rules.py --tables   # prints what stands on the page
-    python bench/combining_rules.py --short    # two repetitions of few rows; writes nothing
+    python bench/combining_rules.py --tables   # prints the table of the page
+    python bench/combining_rules.py --short    # three repetitions of few rows, writes nothing
 
 40 repetitions take about 6 minutes of CPU time.
 """
@@ -18,7 +19,7 @@ import statistics
 from pathlib import Path
 
 import numpy as np
-from aim_coverage import CELLS, draw, estimates, to_rows, with_holes
+from aim_coverage import CELLS, draw, estimates, to_rows, with_missing
 from scipy.special import stdtrit
 
 from missdp.evaluate import combine_estimates
@@ -34,7 +35,7 @@ TITLES = {
 
 def rubin(q, u):
     """Half the width of Rubin's (1987) interval, for tables that repeat the observed cells."""
-    m, between = len(q), max(q.var(ddof=1), 1e-12)  # equal tables, by chance
+    m, between = len(q), max(q.var(ddof=1), 1e-12)  # tables may be equal by chance
     total = u.mean() + (1 + 1 / m) * between
     degrees = (m - 1) * (total / ((1 + 1 / m) * between)) ** 2
     return stdtrit(degrees, 0.975) * total**0.5
@@ -42,15 +43,15 @@ def rubin(q, u):
 
 def reiter(q, u):
     """Half the width of Reiter's (2003) interval, for tables that are synthetic in part."""
-    m, between = len(q), max(q.var(ddof=1), 1e-12)  # equal tables, by chance
+    m, between = len(q), max(q.var(ddof=1), 1e-12)  # tables may be equal by chance
     total = u.mean() + between / m
     degrees = (m - 1) * (total / (between / m)) ** 2
     return stdtrit(degrees, 0.975) * total**0.5
 
 
 def ours(q, u):
-    found = combine_estimates(q, u)
-    return found.interval()[1] - found.estimate
+    combined = combine_estimates(q, u)
+    return combined.interval()[1] - combined.estimate
 
 
 RULES = {"ours": ours, "pool": rubin, "pool.syn": reiter}
@@ -58,26 +59,26 @@ RULES = {"ours": ours, "pool": rubin, "pool.syn": reiter}
 
 def repetition(rng, truth, *, rows, tables, times, epsilon=1.0):
     """Errors of the combined estimates and half-widths by each rule, for each size of tables."""
-    private = with_holes(draw(rows, rng), rng)
+    private = with_missing(draw(rows, rng), rng)
     model = AIM(epsilon=epsilon, delta=1e-6).fit(private)
-    found = {}
+    by_size = {}
     for size in times:
         drawn = [to_rows(t) for t in model.sample(size * rows, multiple=tables)]
         q, u = (
             np.array(part)[:, : len(CELLS)] for part in zip(*map(estimates, drawn), strict=True)
         )
-        found[f"{size}"] = {
+        by_size[f"{size}"] = {
             "errors": [round(float(e), 6) for e in q.mean(axis=0) - truth],
             **{
                 name: [round(float(rule(q[:, j], u[:, j])), 6) for j in range(q.shape[1])]
                 for name, rule in RULES.items()
             },
         }
-    return found
+    return by_size
 
 
 def table(runs):
-    """Coverage and width of each rule, as it stands on the page."""
+    """Coverage and width of each rule, as printed on the page."""
     lines = [
         "| variance of the rule | size of each table | held the truth | width |",
         "|---|---|---|---|",
@@ -85,7 +86,7 @@ def table(runs):
     for size, words in (("1", "as many rows as the private one"), ("10", "ten times as many")):
         errors = np.array([run[size]["errors"] for run in runs])
         fair = 2 * 1.96 * errors.std(axis=0, ddof=1)
-        varied = fair > 0  # of a few runs, a rare cell may have the same error in all
+        varied = fair > 0  # a rare cell may have an equal error in all of a few runs
         for name, title in TITLES.items():
             halves = np.array([run[size][name] for run in runs])
             held = (np.abs(errors) <= halves).mean()
@@ -98,7 +99,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--tables", action="store_true", help="print the table of the page")
-    parser.add_argument("--short", action="store_true", help="few rows; writes nothing")
+    parser.add_argument("--short", action="store_true", help="few rows, writes nothing")
     options = parser.parse_args(arguments)
     runs = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     if options.tables:

@@ -1,17 +1,18 @@
-"""Ours and other libraries on the same incomplete tables, with a user's defaults and public facts.
+"""missdp and other libraries on equal incomplete tables, with a user's defaults and public facts.
 
-Each fit gets the same rows with their missing values, levels and bounds of every column, and which
-numbers are whole; nobody is told bins.  Ours find them privately, as dpmm does.  SmartNoise and the
-published AIM on `mbi` need codes: ten equal bins of the public bounds, and "missing" as one more
-level; numbers are drawn uniformly in their bin again.  "Rows dropped" is ours on complete rows.
+Each fit gets rows with missing values, the levels and bounds of every column, and the list of
+integer columns. No fit gets bins.  The families of missdp find bins privately, as dpmm does.
+SmartNoise and the published AIM on `mbi` need codes. The codes are ten equal bins of the public
+bounds, and "missing" as one more level. Their numbers are drawn uniformly in the bin.  "Rows
+dropped" is missdp on complete rows.
 
-Scores are those of `missdp.evaluate.fidelity` (as `fidelity.py` beside this file prints them, and
-under `two_way` without bins chosen by the truth), against the complete truth of the fitted rows,
-and F1 on rows that nobody saw.  CPU seconds and memory are of the whole process.  A method that
-does not finish within the limit is not tried again on that table.  Each library runs in an
-environment of its own (`bench/.environments/NAME`, made with `python -m venv` at the first run).
+The scores are those of `missdp.evaluate.fidelity`, against the complete truth of the fitted rows.
+`fidelity.py` prints them, too. `two_way` has bins that do not depend on the truth. F1 is computed
+on rows that no fit read.  CPU seconds and memory are totals of the process.  A method that does not
+finish within the limit is not tried again on that table.  Each library runs in a separate
+environment (`bench/.environments/NAME`, made with `python -m venv` at the first run).
 
-    python bench/compare.py                     # goes on from bench/results/compare.json
+    python bench/compare.py                     # continues bench/results/compare.json
     python bench/compare.py --tables rand --methods AllPairs "dpmm MST" --runs 1
     python bench/compare.py --show              # the tables of docs/comparison.md and measured.md
 """
@@ -30,7 +31,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from fidelity import PEERS, READ, default_schema, fit_one, scoring_schema
-from holes_elsewhere import LIBRARIES, environment
+from missing_elsewhere import LIBRARIES, environment
 
 from missdp import Table
 from missdp.accounting import zcdp_rho
@@ -47,7 +48,7 @@ COLUMNS |= {"mean": "mean", "sd": "SD", "rank_corr": "rank", "slope": "slope", "
 COLUMNS |= {"cpu_s": "CPU s", "gb": "GB"}
 OURS = {"AllPairs": "all-pairs", "AIM": "aim", "MST": "mst"}
 OURS |= {"AllPairs, rows dropped": "all-pairs/complete-rows"}
-# To codes and back again: ten equal bins, and "missing" as the last level.
+# Code that converts to codes and back: ten equal bins, and "missing" as the last level.
 CODED = """
 edges = {n: np.linspace(domain[n]["lower"], domain[n]["upper"], 11) for n in numbers}
 sizes = {n: 10 if n in numbers else len(levels[n]) for n in domain}
@@ -58,16 +59,16 @@ for name in domain:
     code = frame[name].map(place) if place else np.searchsorted(edges[name][1:-1], cells, "right")
     codes[name] = np.where(frame[name].isna(), sizes[name], code).astype(int)
 
-def write(found):
+def write(made_rows):
     rng, out = np.random.default_rng(), {}
     for name in domain:
-        code = np.asarray(found[name]).astype(int)
-        seen = np.minimum(code, sizes[name] - 1)
+        code = np.asarray(made_rows[name]).astype(int)
+        observed = np.minimum(code, sizes[name] - 1)
         if name in numbers:
-            cells = rng.uniform(edges[name][seen], edges[name][seen + 1])
-            cells = np.floor(cells) if name in whole else cells
+            cells = rng.uniform(edges[name][observed], edges[name][observed + 1])
+            cells = np.floor(cells) if name in integers else cells
         else:
-            cells = np.array(levels[name], dtype=object)[seen]
+            cells = np.array(levels[name], dtype=object)[observed]
         out[name] = pd.Series(cells).where(code < sizes[name])
     pd.DataFrame(out).to_csv(made, index=False)
 """
@@ -98,8 +99,8 @@ METHODS = (TRUTH, *OURS, *ELSEWHERE)
 def adult(file):
     """Public facts, the truth, the published file with missing values, targets of F1."""
     domain = json.loads((ADULT / "domain.json").read_text("utf-8"))
-    truth, holed = (pd.read_parquet(ADULT / f"{name}.parquet") for name in ("truth", file))
-    return domain, truth, holed, ("income", "sex", "marital-status")
+    truth, incomplete = (pd.read_parquet(ADULT / f"{name}.parquet") for name in ("truth", file))
+    return domain, truth, incomplete, ("income", "sex", "marital-status")
 
 
 def rand():
@@ -141,7 +142,7 @@ FEW = {1: ", one run", 2: ", two runs"}
 
 
 def limited(command, errors):
-    """Run a command; return its exit status or None if it took too long, CPU seconds and GB."""
+    """Run a command. Return its exit status (None if it took too long), CPU seconds and GB."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
     late = []
 
@@ -158,13 +159,15 @@ def limited(command, errors):
     return None if late else process.returncode, cost
 
 
-def scored(name, truth, holed, test, domain, targets):
-    """Fit one method; return its scores and costs, or what went wrong."""
+def scored(name, truth, incomplete, test, domain, targets):
+    """Fit one method. Return its scores and costs, or the problem."""
     with tempfile.TemporaryDirectory() as folder:
-        private, told, made = (Path(folder) / part for part in ("in.csv", "domain.json", "out.csv"))
-        holed.to_csv(private, index=False)
-        told.write_text(json.dumps(domain), "utf-8")
-        given = [*map(str, (private, told, made)), "1", "1e-6", str(zcdp_rho(1, 1e-6))]
+        private, facts, made = (
+            Path(folder) / part for part in ("in.csv", "domain.json", "out.csv")
+        )
+        incomplete.to_csv(private, index=False)
+        facts.write_text(json.dumps(domain), "utf-8")
+        arguments = [*map(str, (private, facts, made)), "1", "1e-6", str(zcdp_rho(1, 1e-6))]
         if name == TRUTH:
             truth.to_csv(made, index=False)
             command = ["true"]
@@ -174,31 +177,31 @@ def scored(name, truth, holed, test, domain, targets):
             library, code = ELSEWHERE[name]
             command = [str(environment(library)), "-c", READ + code]
         with (Path(folder) / "errors").open("w+") as errors:
-            status, cost = limited([*command, *given], errors)
+            status, cost = limited([*command, *arguments], errors)
             errors.seek(0)
-            said = (errors.read().strip().splitlines() or ["failed"])[-1][:100]
+            message = (errors.read().strip().splitlines() or ["failed"])[-1][:100]
         if status is None:
             return cost | {"problem": f"did not finish in {LIMIT // 60} minutes"}
         if status:
-            return cost | {"problem": said}
+            return cost | {"problem": message}
         schema = scoring_schema(domain)
         one, other = Table.read(truth, schema), Table.read(made, schema)
     from nine_learners import NINE
 
     learners = {name: NINE[name] for name in LEARNERS}
-    given = {"test": Table.read(test, schema), "attributes": targets, "learners": learners}
-    f1 = classifier_f1(one, other, random_state=0, **given)
+    arguments = {"test": Table.read(test, schema), "attributes": targets, "learners": learners}
+    f1 = classifier_f1(one, other, random_state=0, **arguments)
     return fidelity(one, other).scores | {"f1": f1.mean} | cost
 
 
 def versions():
-    """What runs: ours, and each library in its environment."""
+    """Versions of the other libraries in their environments."""
     code = "import importlib.metadata as m; print(m.version({!r}))"
-    found = {}
+    outputs = {}
     for library, name in {"dpmm": "dpmm", "smartnoise": "smartnoise-synth", "mbi": "mbi"}.items():
         command = [str(environment(library)), "-c", code.format(name)]
-        found[name] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return {name: version.strip() for name, version in found.items()}
+        outputs[name] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name: version.strip() for name, version in outputs.items()}
 
 
 def summary(results):
@@ -235,7 +238,7 @@ def summary(results):
 
 
 def shown(results):
-    """The tables of measured.md: means over runs, and how many these are if fewer than three."""
+    """The tables of measured.md: means over runs, and the number of runs if fewer than three."""
     out = []
     for table in dict.fromkeys(row["table"] for row in results):
         lines = [f"| {TITLES[table]} | {' | '.join(COLUMNS.values())} |"]
@@ -255,7 +258,7 @@ def shown(results):
 
 
 def written(column, number, name):
-    """A mean as the page has it: the truth takes nothing, and is right."""
+    """A mean as the page shows it. The truth has no cost, and its errors are 0."""
     if name == TRUTH and column in ("cpu_s", "gb"):
         return ""
     if column == "cpu_s" or number in (0, 1):
@@ -269,7 +272,7 @@ def main():
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rows", type=int, default=10_000, help="rows of each fit")
-    parser.add_argument("--show", action="store_true", help="print what was kept")
+    parser.add_argument("--show", action="store_true", help="print the stored results")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
     if options.show:
@@ -279,18 +282,18 @@ def main():
     tables = {title: TABLES[title]() for title in options.tables}
     for run in range(options.runs):
         for name in options.methods:
-            for title, (domain, truth, holed, targets) in tables.items():
+            for title, (domain, truth, incomplete, targets) in tables.items():
                 before = [r for r in results if (r["table"], r["method"]) == (title, name)]
                 if any(r["run"] == run or "problem" in r for r in before):
                     continue
                 order = np.random.default_rng(run).permutation(len(truth))
                 fit, test = order[: options.rows], order[options.rows :][:5000]
-                parts = truth.iloc[fit], holed.iloc[fit], truth.iloc[test]
-                found = {"table": title, "method": name, "run": run}
-                found |= scored(name, *parts, domain, targets)
-                results.append(found)
+                parts = truth.iloc[fit], incomplete.iloc[fit], truth.iloc[test]
+                result = {"table": title, "method": name, "run": run}
+                result |= scored(name, *parts, domain, targets)
+                results.append(result)
                 RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
-                print(time.strftime("%H:%M:%S"), found, flush=True)
+                print(time.strftime("%H:%M:%S"), result, flush=True)
 
 
 if __name__ == "__main__":

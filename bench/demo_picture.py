@@ -1,4 +1,4 @@
-"""Draw docs/img/demo.svg: what dropping incomplete rows does to the survey, and what missdp does.
+"""Draw docs/img/demo.svg: a share of the survey after incomplete rows are dropped, and by missdp.
 
 python bench/demo_picture.py        (needs matplotlib)
 """
@@ -18,7 +18,7 @@ RUNS = 10
 
 def shares():
     """Shares of Hispanic respondents over several runs of the demo."""
-    found = {"answered": [], "complete_rows": [], "dropped_dp": [], "missdp": []}
+    by_group = {"answered": [], "complete_rows": [], "dropped_dp": [], "missdp": []}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(RUNS):
             out = subprocess.run(
@@ -28,24 +28,24 @@ def shares():
                 text=True,
             )
             row = json.loads(out.stdout)["comparison"][0]
-            for key, values in found.items():
+            for key, values in by_group.items():
                 values.append(100 * row[key])
-    return found
+    return by_group
 
 
 def main():
-    found = shares()
+    by_group = shares()
     labels = ["all answers\n(exact)", "rows dropped\n(private)", "missdp\n(private)"]
     keys = ["answered", "dropped_dp", "missdp"]
     colours = ["#9aa5b1", "#d9822b", "#1f77b4"]
     mpl.rcParams["svg.hashsalt"] = "missdp"
     figure, axis = plt.subplots(figsize=(7, 2.6))
     for i, (key, colour) in enumerate(zip(keys, colours, strict=True)):
-        mean = sum(found[key]) / RUNS
+        mean = sum(by_group[key]) / RUNS
         axis.barh(i, mean, color=colour, height=0.6)
         if key != "answered":
-            axis.plot(found[key], [i] * RUNS, "k|", markersize=9)
-        axis.text(max(found[key]) + 0.4, i, f"{mean:.1f} %", va="center")
+            axis.plot(by_group[key], [i] * RUNS, "k|", markersize=9)
+        axis.text(max(by_group[key]) + 0.4, i, f"{mean:.1f} %", va="center")
     axis.set_yticks(range(3), labels)
     axis.invert_yaxis()
     axis.set_xlim(0, 32)

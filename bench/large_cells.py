@@ -1,13 +1,13 @@
 """Peak memory of commands on files with cells that are far too long, and on very long files.
 
-Claim: no command takes more than 1.05 times its ``--memory``. What there is room for is read; the
-rest is refused in one line.
+Claim: no command takes more than 1.05 times its ``--memory``. Files that fit into the memory are
+read. A command reports all other files in one line.
 
     python bench/large_cells.py            # 1 GB of memory is enough
     python bench/large_cells.py --only Parquet
 
 Files are made in a temporary folder (300 MB) and deleted. No process gets more than 12 GB of
-addresses, so that a claim that is false does not take the machine down.
+addresses, so that a false claim does not exhaust the machine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def text(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def cell(size: float, rows: int = 0) -> Iterable[bytes]:
-    """A file with a cell of so many bytes, and three times so many rows after it."""
+    """A file with a cell of ``size`` bytes, and three times ``rows`` rows after it."""
     yield b"a,b\nx,1\n"
     for done in range(0, int(size), 10**7):
         yield b"z" * min(10**7, int(size) - done)
@@ -63,7 +63,7 @@ def cell(size: float, rows: int = 0) -> Iterable[bytes]:
 
 
 def parquet(path: Path, size: float, cells: int, rows: int, dictionary: bool) -> None:
-    """A few long cells again and again; every row group has all of them."""
+    """Write a file that repeats a few long cells. Every row group has all of them."""
     long = [chr(97 + k) * int(size) for k in range(cells)]
     column = pa.DictionaryArray.from_arrays(
         pa.array([k % (cells + 1) for k in range(rows)], pa.int32()), pa.array([*long, "x"])
@@ -100,21 +100,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="files whose name contains this")
     parser.add_argument("--memory", default="512MiB")
-    asked = parser.parse_args()
-    with memory_limit(asked.memory):
-        most = current_memory_limit()
-    found = Table("file", "MB", "command", "exit", "CPU s", f"peak / {asked.memory}")
+    options = parser.parse_args()
+    with memory_limit(options.memory):
+        limit = current_memory_limit()
+    table = Table("file", "MB", "command", "exit", "CPU s", f"peak / {options.memory}")
     folder, worst = Path(tempfile.mkdtemp(prefix="missdp-cells-")), 0.0
     try:
         SCHEMA.to_toml(folder / "s.toml")
         for name, make in FILES.items():
-            if asked.only not in name:
+            if options.only not in name:
                 continue
             data = folder / f"rows{SUFFIX[name.split(',')[0]]}"
             make(data)
-            for command, given in COMMANDS.items():
-                words = [str(data) if word == "DATA" else word for word in given]
-                run = [sys.executable, "-m", "missdp", *words, "--memory", asked.memory]
+            for command, template in COMMANDS.items():
+                words = [str(data) if word == "DATA" else word for word in template]
+                run = [sys.executable, "-m", "missdp", *words, "--memory", options.memory]
                 done = subprocess.run(
                     [sys.executable, "-c", MEASURED, *run], cwd=folder, stdout=subprocess.PIPE,
                     text=True, check=True,
@@ -122,15 +122,15 @@ def main() -> None:
                 code, cpu, peak, *said = done.stdout.split(maxsplit=3)
                 if code not in "03" or (code == "3" and "is longer than" not in said[0]):
                     sys.exit(f"{command} of {name} failed: {code} {said}")
-                worst = max(worst, float(peak) / most)
+                worst = max(worst, float(peak) / limit)
                 size = f"{data.stat().st_size / 1e6:.3g}"
-                row = (name, size, command, code, f"{float(cpu):.1f}", f"{float(peak) / most:.2f}")
-                found.add_row(*row)
+                row = (name, size, command, code, f"{float(cpu):.1f}", f"{float(peak) / limit:.2f}")
+                table.add_row(*row)
                 Console(stderr=True).print(*row)
             data.unlink()
     finally:
         shutil.rmtree(folder)
-    Console().print(found)
+    Console().print(table)
     if worst > 1.05:
         sys.exit("a command took more memory than it may")
 

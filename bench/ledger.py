@@ -1,21 +1,25 @@
-"""Writers of one ledger that are killed with -9 meanwhile, and how fast charges are.
+"""Writers of one ledger that are killed with -9 while they charge, and the rate of charges.
+
+Usage::
 
     python bench/ledger.py writers [URL] [--writers 16] [--charges 200] [--kills] [--budgets 1]
-    python bench/ledger.py server --kills             # the same on a PostgreSQL of its own
-    python bench/ledger.py server --kills --crashes   # which is killed with -9 meanwhile, too
+    python bench/ledger.py server --kills             # writers of a separate PostgreSQL server
+    python bench/ledger.py server --kills --crashes   # the server is killed with -9, too
     python bench/ledger.py growth [--charges 100000]  # CPU time of a charge as the ledger grows
     python bench/ledger.py releases [--charges 200] [--late]  # commands that are killed
 
-Without a URL: SQLite in a temporary folder. Every writer makes its charges under ids of their own,
-and writes down what it drew after each; with ``--kills`` one is killed every 50 to 500 ms and
-replaced by one that asks for the same ids again. Then: overspent, lost (drawn, but not charged),
-doubled (charged twice), drawn twice. The budgets hold three quarters of what is asked for. With
-``--late`` the same for "compute, then charge", which the ledger replaces: the answers that were
-free. ``releases`` kills `missdp synthesize` and `query` on a small table before and after each
-commit, and at so many random times, and looks for outputs without a charge and for double charges.
+Without a URL, the ledger is SQLite in a temporary folder. Every writer charges under separate
+request ids, and writes down each draw afterwards. With ``--kills``, a writer is killed every 50 to
+500 ms. A new writer then repeats its request ids. The script prints the numbers of charges that are
+overspent, lost (drawn, but not charged), doubled (charged twice) or drawn twice. The budgets hold
+three quarters of the requested cost. With ``--late``, writers compute first and charge afterwards.
+The ledger replaces this order, which gives free answers.
 
-``TMPDIR=/dev/shm`` keeps all of it in memory: a process that is killed loses no more there than on
-a disk, and more kills fit into an hour.
+``releases`` kills `missdp synthesize` and `query` on a small table before and after each commit,
+and at ``--charges`` random times. It counts outputs without a charge and double charges.
+
+``TMPDIR=/dev/shm`` keeps all files in memory. A killed process loses no more there than on a disk,
+and more kills fit into an hour.
 """
 
 import argparse
@@ -53,12 +57,12 @@ def request_of(writer, number):
 
 
 def write(url, writer, charges, budgets, folder, late):
-    """Charge, then draw, or for comparison the other way round; note every draw."""
+    """Charge, then draw, or for comparison in the reverse order. Note every draw."""
     ledger = Ledger(url, who=f"writer {writer}")
     drawn = os.open(folder / f"{writer}.drawn", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
     name = f"table-{writer % budgets}"
     refused = os.open(folder / f"{writer}.refused", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    # The last one is asked for again.
+    # The last request is repeated.
     noted = {*(folder / f"{writer}.drawn").read_text().split()[:-1]}
     noted |= {*(folder / f"{writer}.refused").read_text().split()}
     for number in range(charges):
@@ -74,13 +78,13 @@ def write(url, writer, charges, budgets, folder, late):
 
 
 def charged(ledger, name, request):
-    """Whether a request is charged now; ask again while the server is gone."""
+    """Whether a request is charged now. The request is repeated while the server is down."""
     while True:
         try:
             ledger.start(name, EVENTS, request=request)
         except BudgetExceededError:
             return False
-        except LedgerError as error:  # spent, refused, or the server is gone
+        except LedgerError as error:  # spent, refused, or the server is down
             if "cannot be used" not in str(error):
                 return False
             time.sleep(0.2)
@@ -88,12 +92,12 @@ def charged(ledger, name, request):
             return True
 
 
-def forked(*given):
-    """Run a writer in a process of its own."""
+def forked(*arguments):
+    """Run a writer in a separate process."""
     if (child := os.fork()) == 0:
         code = 1
         try:
-            write(*given)
+            write(*arguments)
             code = 0
         finally:
             os._exit(code)
@@ -101,7 +105,7 @@ def forked(*given):
 
 
 def run(url, *, writers, charges, budgets=1, kills=False, late=False, seed=0, server=None):
-    """Let writers charge budgets; return what went wrong, and how fast it went."""
+    """Let writers charge budgets. Return the problems and the seconds."""
     ledger = Ledger(url)
     asked = -(-writers // budgets) * charges
     for number in range(budgets):
@@ -132,11 +136,11 @@ def run(url, *, writers, charges, budgets=1, kills=False, late=False, seed=0, se
             line for path in folder.glob("*.drawn") for line in path.read_text().split()
         )
     killings = {"killed": killed} | ({"crashed": crashed} if server is not None else {})
-    return found(ledger, drawn) | killings | {"seconds": round(seconds, 2)}
+    return compared(ledger, drawn) | killings | {"seconds": round(seconds, 2)}
 
 
-def found(ledger, drawn):
-    """Compare what was drawn with what the ledger holds, which is verified."""
+def compared(ledger, drawn):
+    """Compare the draws with the lines of the ledger, which is verified."""
     ledger.verify()
     lines = [line["request"] for line in ledger.history() if line["state"] == "started"]
     over = sum(row.spent > Fraction(repr(row.facts.cost.amount)) for row in ledger.rows().values())
@@ -151,7 +155,7 @@ def found(ledger, drawn):
 
 
 class Server:
-    """A PostgreSQL server of its own, in a temporary folder, as Debian installs it."""
+    """A separate PostgreSQL server in a temporary folder, as Debian installs it."""
 
     def __init__(self, folder):
         binary = max(Path("/usr/lib/postgresql").glob("*/bin"))
@@ -166,10 +170,10 @@ class Server:
         self.start()
 
     def start(self):
-        """Start it; it replays what it wrote before it was killed."""
-        wanted = ("listen_addresses=", f"unix_socket_directories={self._folder}")
-        given = [part for one in wanted for part in ("-c", one)]
-        command = [self._binary / "postgres", "-D", self._folder / "data", *given]
+        """Start the server. It replays the log that it wrote before it was killed."""
+        facts = ("listen_addresses=", f"unix_socket_directories={self._folder}")
+        settings = [part for one in facts for part in ("-c", one)]
+        command = [self._binary / "postgres", "-D", self._folder / "data", *settings]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self._folder, **self._as
@@ -178,14 +182,14 @@ class Server:
 
         for _ in range(600):
             time.sleep(0.05)
-            if self._process.poll() is not None:  # what was killed still lets go of its memory
+            if self._process.poll() is not None:  # the killed server still frees memory
                 return self.start()
             with contextlib.suppress(psycopg.Error):
                 return psycopg.connect(self.url).close()
         raise SystemExit("the server does not start")
 
     def crash(self):
-        """Kill it with -9, with all that it started, and start it again."""
+        """Kill the server and its children with -9, and start it again."""
         number = self._process.pid
         children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
         for one in (number, *map(int, children)):
@@ -196,7 +200,7 @@ class Server:
         self.start()
 
     def stop(self):
-        """Stop it for good."""
+        """Stop the server."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait(timeout=60)
 
@@ -216,7 +220,7 @@ def served():
 
 
 def bare_rate(folder, times=200):
-    """Return how many small writes a second this disk makes lasting."""
+    """Return the number of small writes that reach this disk in a second."""
     with (folder / "bare").open("wb") as file:
         began = time.perf_counter()
         for _ in range(times):
@@ -241,9 +245,9 @@ COMMIT;
 
 
 def pgbench(server, clients, budgets, seconds=5):
-    """Return how many transactions a second pgbench makes of the statements of a charge.
+    """Return the number of transactions in a second, by pgbench, of the statements of a charge.
 
-    The ledger does not verify after that: nothing but its statements is alike.
+    The ledger does not verify afterwards, since only the statements are those of a charge.
     """
     script = server._folder / "script"
     script.write_text(PGBENCH.format(budgets))
@@ -257,7 +261,7 @@ def pgbench(server, clients, budgets, seconds=5):
 
 
 def growth(url, charges, sample=500):
-    """Print the CPU time of a charge after 100, 1,000, ... of them, and of verifying them all."""
+    """Print the CPU time of a charge after 100, 1,000, ... charges, and of the verification."""
     ledger = Ledger(url, who="one")
     ledger.create("table-0", epsilon=1.0)
     done, wanted = 0, 100
@@ -288,7 +292,7 @@ COMMANDS = (
 
 
 def command(arguments, folder, *, boundary=None, late=False):
-    """Run a command in a fork, to be killed at the start or end of a commit; return its number."""
+    """Run a command in a fork, which dies at the start or end of a commit. Return its number."""
     if child := os.fork():
         return child
     code = 70
@@ -317,46 +321,46 @@ def _note_draws():
     for owner, name in ((Synthesizer, "fit"), (statistics, "run_queries")):
         real = getattr(owner, name)
 
-        def noted(*given, _real=real, **named):
+        def noted(*arguments, _real=real, **named):
             with Path("drawn").open("a") as file:
                 file.write("x\n")
-            return _real(*given, **named)
+            return _real(*arguments, **named)
 
         setattr(owner, name, noted)
 
 
 def _charge_late():
-    """Compute, then charge: what the ledger replaces."""
-    start, finish, asked = Ledger.start, Ledger.finish, []
+    """Compute first and charge afterwards, in the order that the ledger replaces."""
+    start, finish, requests = Ledger.start, Ledger.finish, []
 
-    def put_off(_, *given, **named):
-        asked.append((given, named))
+    def put_off(_, *arguments, **named):
+        requests.append((arguments, named))
         return Started(RELEASE, 0, "")
 
-    def both(self, *given, **named):
-        start(self, *asked[0][0], **asked[0][1])
-        finish(self, *given, **named)
+    def both(self, *arguments, **named):
+        start(self, *requests[0][0], **requests[0][1])
+        finish(self, *arguments, **named)
 
     Ledger.start, Ledger.finish = put_off, both
 
 
 def _die_at(number, when):
     """Kill this process before or after the n-th commit, all of which write."""
-    commit, seen = Connection.commit, []
+    commit, commits = Connection.commit, []
 
     def dying(connection):
-        seen.append(1)
-        if when == "before" and len(seen) == number:
+        commits.append(1)
+        if when == "before" and len(commits) == number:
             os.kill(os.getpid(), signal.SIGKILL)
         commit(connection)
-        if when == "after" and len(seen) == number:
+        if when == "after" and len(commits) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
     Connection.commit = dying
 
 
 def look(folder):
-    """Return what is left of a command that was killed."""
+    """Return the state that a killed command leaves."""
     ledger = Ledger(f"sqlite:///{folder}/budget.db")
     lines = ledger.history()
     started = [line["request"] for line in lines if line["state"] == "started"]
@@ -393,11 +397,11 @@ def prepare(folder):
 
 
 def releases(times, *, late, seed=0):
-    """Kill commands at commits and at random times; print what went wrong."""
+    """Kill commands at commits and at random times. Print the problems."""
     rng, totals = random.Random(seed), {"at commits": Counter(), "at random times": Counter()}
     lasted = {}
     for name in ("synthesize", "query"):
-        command_named(name)  # what takes long is imported once
+        command_named(name)  # slow modules are imported once
     with tempfile.TemporaryDirectory() as place:
         folders = iter(Path(place) / str(number) for number in range(10**6))
 
@@ -417,7 +421,7 @@ def releases(times, *, late, seed=0):
                 folder = fresh()
                 child = command(arguments, folder, boundary=boundary, late=late)
                 if os.waitpid(child, 0)[1] != signal.SIGKILL:
-                    break  # there are no more
+                    break  # there are no more commits
                 totals["at commits"] += look(folder)
         print("at commits", dict(totals["at commits"]), flush=True)
         for number in range(times):
@@ -432,7 +436,7 @@ def releases(times, *, late, seed=0):
 
 
 def main():
-    """Print one line for each way."""
+    """Print the results of one kind of run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["writers", "server", "growth", "releases"])
     parser.add_argument("url", nargs="?")
@@ -440,29 +444,29 @@ def main():
     parser.add_argument("--charges", type=int, default=200)
     parser.add_argument("--budgets", type=int, default=1)
     parser.add_argument("--kills", action="store_true")
-    parser.add_argument("--crashes", action="store_true", help="of the server, too")
-    parser.add_argument("--late", action="store_true", help="compute, then charge: what to avoid")
-    asked = parser.parse_args()
-    if asked.what == "releases":
-        releases(asked.charges, late=asked.late)
+    parser.add_argument("--crashes", action="store_true", help="kill the server, too")
+    parser.add_argument("--late", action="store_true", help="compute first, charge afterwards")
+    options = parser.parse_args()
+    if options.what == "releases":
+        releases(options.charges, late=options.late)
         return
-    options = {name: getattr(asked, name) for name in ("writers", "charges", "budgets", "late")}
+    settings = {name: getattr(options, name) for name in ("writers", "charges", "budgets", "late")}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        url = asked.url or f"sqlite:///{folder}/budget.db"
-        if asked.what == "growth":
-            growth(url, asked.charges)
+        url = options.url or f"sqlite:///{folder}/budget.db"
+        if options.what == "growth":
+            growth(url, options.charges)
             return
         server = None
-        if asked.what == "server":
+        if options.what == "server":
             server = stack.enter_context(served())
             url = server.url
-        crashed = server if asked.crashes else None
-        got = run(url, **options, kills=asked.kills, server=crashed)
-        total = asked.writers * asked.charges
+        crashed = server if options.crashes else None
+        got = run(url, **settings, kills=options.kills, server=crashed)
+        total = options.writers * options.charges
         print(got, f"{total / got['seconds']:.0f} requests/s", flush=True)
         if server is not None:
-            rate = pgbench(server, asked.writers, asked.budgets)
+            rate = pgbench(server, options.writers, options.budgets)
             print(f"pgbench: {rate:.0f}/s of the same statements")
         print(f"{bare_rate(Path(folder)):.0f} writes with fsync/s there")
 

@@ -1,13 +1,13 @@
 """All two-way marginals of a large Parquet file: seconds and peak memory, against a plain scan.
 
-Claim: 10 million rows × 15 columns are counted in less than 2 GB, in time that is a small multiple
-of what DuckDB needs to read the same columns.
+Claim: 10 million rows × 15 columns are counted in less than 2 GB. The time is a small multiple of
+DuckDB's time to read these columns.
 
     python bench/marginals_duckdb.py --rows 10000000 --data ../shared/data/adult
 
-The table is UCI Adult (raw, with its genuine holes, or the complete rows with random ones), drawn
-with replacement in chunks. Each measurement runs in its own process. Without the data folder a
-table of the same shape is drawn at random.
+The table is UCI Adult (raw, with its original missing values), drawn with replacement in chunks.
+Each measurement runs in a separate process. Without the data folder, a table of equal shape is
+drawn at random.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def seed_rows(folder: Path, schema: Schema, rng: np.random.Generator) -> pa.Tabl
 
 
 def write_rows(path: Path, seed_table: pa.Table, n_rows: int, rng: np.random.Generator) -> None:
-    """Draw rows with replacement and punch 5 % more holes, a bounded chunk at a time."""
+    """Draw rows with replacement, with 5 % more missing cells, a bounded chunk at a time."""
     with pq.ParquetWriter(path, seed_table.schema) as writer:
         for start in range(0, n_rows, CHUNK):
             n = min(CHUNK, n_rows - start)
@@ -125,7 +125,7 @@ def _scan(path: Path, _: Schema) -> float:
 
 
 def _sql_pairs(path: Path, schema: Schema) -> float:
-    """Group by the raw text, numerics cut into bins: what a user would write by hand."""
+    """Group by the raw text and binned numbers, as a user would write the query by hand."""
     connection, relation = _connect(path)
     terms = {}
     for a in schema:
@@ -178,7 +178,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.file or Path(folder) / "rows.parquet"
         if not path.is_file():
-            # In a child as well: the peak memory of a process starts at its parent's size.
+            # A child writes it: the peak memory of a process starts at its parent's size.
             child("write", path, arguments)
         report(path, arguments, schema)
 
@@ -195,8 +195,10 @@ def report(path: Path, arguments: argparse.Namespace, schema: Schema) -> None:
     title = f"{n_rows:,} rows × {len(schema)} columns, {size:,.0f} MB of Parquet"
     table = RichTable("measurement", "seconds", "peak memory (GB)", title=title)
     for what in arguments.only or MEASUREMENTS:
-        found = json.loads(child(what, path, arguments))
-        table.add_row(MEASUREMENTS[what], f"{found['seconds']:.2f}", f"{found['peak_gb']:.2f}")
+        measured = json.loads(child(what, path, arguments))
+        table.add_row(
+            MEASUREMENTS[what], f"{measured['seconds']:.2f}", f"{measured['peak_gb']:.2f}"
+        )
     Console(width=100).print(table)
 
 

@@ -1,9 +1,9 @@
-"""AIM (McKenna et al. 2022) on the public inference library `mbi`, in a process of its own.
+"""AIM (McKenna et al. 2022) on the public inference library `mbi`, in a separate process.
 
-The package `mbi` has the inference but not the mechanism, so the loop is written down here from
-their Algorithms 1 to 4: 16 rounds per attribute planned for, nine tenths of the budget on
-measurements, annealing, a junction tree of at most ``--model-size`` megabytes.  It knows nothing of
-missing values: it gets them as one more level.  For comparison only: NumPy noise, no accountant.
+The package `mbi` has the inference but not the mechanism, so this file has the loop of their
+Algorithms 1 to 4. It plans 16 rounds per attribute and spends nine tenths of the budget on
+measurements. It anneals, and its junction tree has at most ``--model-size`` megabytes.  AIM does
+not model missing values: they are one more level.  For comparison only: NumPy noise, no accountant.
 
     python bench/mbi_aim.py codes.csv sizes.csv out.csv --rho 0.0244 --seed 0
 """
@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from mbi import Dataset, Domain, LinearMeasurement, estimation, junction_tree
 
-ITERATIONS = 250  # of each warm-started fit; the last fit takes 1,000
+ITERATIONS = 250  # of each warm-started fit, except for the last (1,000)
 ROUNDS_PER_CACHE = 4
 
 
@@ -51,7 +51,7 @@ class Loop:
         return np.asarray(self.model.project(clique).datavector())
 
     def open(self):
-        """Candidates that keep the junction tree small enough, or are inside it anyway."""
+        """Candidates with a small enough junction tree, or inside of measured cliques."""
         limit = self.model_size * min(1.0, self.spent / self.rho)
         held = list(dict.fromkeys(m.clique for m in self.measurements))
         size = junction_tree.hypothetical_model_size
@@ -85,11 +85,11 @@ class Loop:
         while not last:
             count += 1
             if count % ROUNDS_PER_CACHE == 0:
-                jax.clear_caches()  # each round compiles anew; kept programs exhaust memory maps
-            left = self.rho - self.spent
-            last = left < 2 * (0.5 / sigma**2 + epsilon**2 / 8)
+                jax.clear_caches()  # each round compiles, and cached programs exhaust memory maps
+            remaining = self.rho - self.spent
+            last = remaining < 2 * (0.5 / sigma**2 + epsilon**2 / 8)
             if last:
-                sigma, epsilon = np.sqrt(1 / (1.8 * left)), np.sqrt(0.8 * left)
+                sigma, epsilon = np.sqrt(1 / (1.8 * remaining)), np.sqrt(0.8 * remaining)
             clique = self.select(epsilon, sigma)
             before = self.predicted(clique)
             self.measure(clique, sigma)

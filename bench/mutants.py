@@ -3,10 +3,10 @@
     python bench/mutants.py [--only PACKAGE ...] [--one-per-file] [--list] [--jobs 2]
 
 Each line below breaks the package in one place and names the tests that must find it. A break is a
-snippet of source text, wherever it stands in ``src/missdp`` (so that files may move), and what
-replaces it. The checkout is copied to temporary folders and stays as it is. The
-script fails if a snippet is not there exactly once, if a test is not there, or if one of the tests
-passes nevertheless. Tests that do not start at all find nothing.
+snippet of source text in any file of ``src/missdp`` (so that files may move), and its replacement.
+The checkout is copied to temporary folders and stays as it is. The script fails if a snippet does
+not occur exactly once, if a test is absent, or if one of the tests passes. Tests that do not start
+find no break.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from queue import Queue
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT = 300.0  # seconds: what hangs is found
+LIMIT = 300.0  # seconds after which a break that hangs counts as found
 FOUND, NO_TESTS = 1, (2, 3, 4, 5)  # exit codes of pytest
 
 
 class Mutant(NamedTuple):
-    """One break: where, what is wrong, the snippet, its replacement, and who must find it."""
+    """One break: its package, the error, the snippet, its replacement, and the tests."""
 
     package: str
     what: str
@@ -86,7 +86,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/table/test_units.py"),
     ("table", "rows that were changed pass as chosen", "if self._read_as is None or self._read_as != self.schema:", "if self._read_as is False:",
      "tests/table/test_units.py"),
-    # what rows count
+    # contributions of rows
     ("table", "shares of a unit are rounded up", "return STEPS // np.bincount(units)[units] if", "return -(-STEPS // np.bincount(units)[units]) if",
      "tests/synth/test_weights.py"),
     ("table", "weights have no upper end", "np.minimum(np.where(valid, values, weight.default), weight.upper)", "np.where(valid, values, weight.default)",
@@ -336,7 +336,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/governance/test_curator.py"),
     ("governance", "made-up cells never go missing", "random_state=rng) if self.missing else ruled", "random_state=rng) if not self.missing else ruled",
      "tests/governance/test_plan.py"),
-    # accounting: what noise costs
+    # accounting: the price of noise
     ("accounting", "Laplace noise at half its cost", "return Fraction(shift) / Fraction(event.scale)", "return Fraction(shift) / Fraction(event.scale) / 2",
      "tests/accounting/test_measures.py::test_every_bound_holds_for_exact_laws_and_is_reached_where_it_is_exact"),
     ("accounting", "wrong conversion from pure DP to zCDP", "return pure_cost(event) ** 2 / 2", "return pure_cost(event) ** 2 / 8",
@@ -425,7 +425,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/statistics/test_donors.py"),
     ("statistics", "the worst case without open rows", "open_rows = box[\"in_unknown\"][1] + box[\"may_unknown\"][1]", "open_rows = box[\"in_unknown\"][1]",
      "tests/statistics/test_worst_case.py"),
-    # pricing: what a pipeline costs
+    # pricing: the price of a pipeline
     ("pricing", "a step's price forgotten", "domain, distance = stage.domain_after, stage.distance_after", "domain = stage.domain_after",
      "tests/pricing/test_stability.py"),
     ("pricing", "the model's price for the whole pipeline", "return self.steps[-1].distance_after if self.steps else NEIGHBOURS", "return NEIGHBOURS",
@@ -466,7 +466,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/pricing/test_stability.py"),
     ("pricing", "error of a step quotes a cell", "with replacing(Exception, by=failed):\n                    if self._test", "if True:\n                    if self._test",
      "tests/pricing/test_standardised_rows.py"),
-    # synth: budgets of fits, and what models hold
+    # synth: budgets of fits, and content of models
     ("synth", "cap of a part not kept", "if not self.fits(event):", "if False:",
      "tests/synth/test_caps.py"),
     ("session", "score charged at half its sensitivity", "MISFIT_SENSITIVITY = 1.0 + 2.0**-20", "MISFIT_SENSITIVITY = 0.5",
@@ -720,7 +720,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/cli/test_releases.py"),
     ("cli", "the file of a project wins over the command line", "**{\"default_map\": project_settings(), **facts}", "**{**facts, \"default_map\": {}}",
      "tests/cli/test_commands.py"),
-    # the session: charge, compute, draw; queries, scores, row kernel, counting
+    # the session: charge, compute, draw, queries, scores, row kernel, counting
     ("session", "a release costs nothing", "        charge(*events)\n        with redacted():\n", "        with redacted():\n",
      "tests/session/test_release.py::test_release_is_charged_before_it_is_computed"),
     ("session", "a release is computed before it is charged", "        charge(*events)\n        with redacted():\n            self._budget.check_process()\n            numbers = exact()\n", "        with redacted():\n            self._budget.check_process()\n            numbers = exact()\n            charge(*events)\n",
@@ -1072,18 +1072,18 @@ def first_of_each_file(mutants: list[Mutant]) -> list[Mutant]:
 
 
 def copied(folder: Path) -> Path:
-    """Copy the checkout, with compiled files that a break makes invalid alone."""
+    """Copy the checkout, with compiled files of which a break invalidates only its file."""
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "__pycache__", "results"))
     subprocess.run([sys.executable, "-m", "compileall", "-q", folder / "src"], check=True)
     return folder
 
 
 def run_tests(folder: Path, tests: str) -> tuple[int, str]:
-    """Run tests in a copy; return pytest's exit code and the test that failed first."""
+    """Run tests in a copy. Return pytest's exit code and the test that failed first."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    command += ["-m", "not slow"]  # long tests too, unless others are named
+    command += ["-m", "not slow"]  # long tests are included
     try:
         done = subprocess.run(
             [*command, "--hypothesis-profile=ci", *tests.split()],
@@ -1103,36 +1103,36 @@ def run_tests(folder: Path, tests: str) -> tuple[int, str]:
 
 
 def outcome(mutant: Mutant, folder: Path) -> str:
-    """Break a copy, run the tests that must find it, mend it; return what found it, or why not."""
-    found = places(mutant.old, folder)
-    if len(found) != 1:
-        return f"LOST: the snippet stands in {len(found)} places"
-    text, known = found[0].read_text(encoding="utf-8"), found[0].stat()
-    found[0].write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    """Break a copy, run the tests that must find it, and mend it. Return the failed test."""
+    paths = places(mutant.old, folder)
+    if len(paths) != 1:
+        return f"LOST: the snippet stands in {len(paths)} places"
+    text, times = paths[0].read_text(encoding="utf-8"), paths[0].stat()
+    paths[0].write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     try:
         code, what = run_tests(folder, mutant.tests)
     finally:
-        found[0].write_text(text, encoding="utf-8")
-        os.utime(found[0], ns=(known.st_atime_ns, known.st_mtime_ns))  # as it was compiled
+        paths[0].write_text(text, encoding="utf-8")
+        os.utime(paths[0], ns=(times.st_atime_ns, times.st_mtime_ns))  # as it was compiled
     if code in NO_TESTS:
         return f"LOST: no such test, or it does not start: {what}"
     return what if code == FOUND else "MISSED"
 
 
 def unbroken(mutants: list[Mutant], folder: Path) -> str:
-    """Say whether all named tests pass without any break."""
+    """Return whether all named tests pass without any break, as text."""
     tests = " ".join(dict.fromkeys(test for m in mutants for test in m.tests.split()))
     code, what = run_tests(folder, tests)
     return "pass" if code == 0 else f"LOST: {what}"
 
 
 def main() -> int:
-    """Print one line for each break; return how many are lost or missed."""
+    """Print one line for each break. Return the number of lost and missed breaks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="PACKAGE", help="breaks of these packages")
     parser.add_argument("--one-per-file", action="store_true", help="the first break of each file")
-    parser.add_argument("--list", action="store_true", help="show the breaks; run nothing")
-    parser.add_argument("--jobs", type=int, default=2, help="how many at once")
+    parser.add_argument("--list", action="store_true", help="show the breaks, run no test")
+    parser.add_argument("--jobs", type=int, default=2, help="parallel runs of tests")
     parser.add_argument("--control", action="store_true", help="also run the tests without a break")
     asked = parser.parse_args()
     mutants = [m for m in MUTANTS if not asked.only or m.package in asked.only]

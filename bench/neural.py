@@ -1,11 +1,11 @@
-"""Adversarial families beside their own start, independent margins and families of marginals.
+"""Adversarial families compared with their start, independent marginals, and other families.
 
-Mean total variation to the complete truth over all 1-way and 2-way marginals. Mean F1 of two
-classifiers over all attributes (--f1). CPU seconds of fit plus sample with the secure noise source,
-and peak memory. Lines "start" are rows drawn independently from the margins that the same fit
-released first. Lines "independent" are drawn from the true margins. Lines "before" are the recorded
-figures of the networks that this library trained by gradients of its own (Adult, MCAR
-20 %).
+The figures are the mean total variation to the complete truth over all 1-way and 2-way marginals,
+and the mean F1 of two classifiers over all attributes (--f1). The costs are CPU seconds of fit plus
+sample with the secure noise source, and peak memory. Lines "start" are rows drawn independently
+from the marginals that the fit released first. Lines "independent" are drawn from the true
+marginals. Lines "before" are recorded figures of an earlier version, whose networks were trained by
+the library's gradients (Adult, MCAR 20 %).
 
     python bench/neural.py --file mcar_0.2 --epsilon 1 --seeds 10 --f1
     python bench/neural.py --dataset br2000 --families DPMisGAN DPCTGAN
@@ -52,7 +52,7 @@ def distances(truth, synthetic):
 
 
 def independent(margins, facts, rows, seed):
-    """Rows whose attributes are drawn by themselves, as evenly as rows can be."""
+    """Rows whose attributes are drawn independently, as evenly as rows can be."""
     rng = np.random.default_rng(seed)
     codes = {}
     for name, margin in zip(facts.names, margins, strict=True):
@@ -63,34 +63,34 @@ def independent(margins, facts, rows, seed):
 
 
 class Started:
-    """Keeps the one_way margins that a fit releases first."""
+    """Records the one-way marginals that a fit releases first."""
 
     def __init__(self):
         self.one_way = None
-        self._own = adversarial.release_one_way
+        self._release = adversarial.release_one_way
 
     def __enter__(self):
-        def kept(*args):
-            found = self._own(*args)
-            self.one_way = found[0]
-            return found
+        def recorded(*args):
+            result = self._release(*args)
+            self.one_way = result[0]
+            return result
 
-        adversarial.release_one_way = kept
+        adversarial.release_one_way = recorded
         return self
 
     def __exit__(self, *error):
-        adversarial.release_one_way = self._own
+        adversarial.release_one_way = self._release
 
     def margins(self):
-        """Shares of all levels, those of merged ones put back."""
-        found = []
+        """Shares of all levels, including merged levels."""
+        shares = []
         for margin, level in zip(self.one_way.one_way, self.one_way.levels, strict=True):
-            found.append(margin[: level.n_groups][level.groups] * level.shares)
-        return found
+            shares.append(margin[: level.n_groups][level.groups] * level.shares)
+        return shares
 
 
 def once(options, epsilon, family, seed):
-    """Fit and draw one table; return what is measured."""
+    """Fit and draw one table. Return the figures."""
     import torch
 
     torch.set_num_threads(options.threads)
@@ -101,31 +101,31 @@ def once(options, epsilon, family, seed):
         model = made(epsilon=epsilon, delta=1e-6, **settings).fit(private)
         synthetic = model.sample_table(len(private), random_state=seed)
         seconds = time.process_time() - begin
-    found = distances(truth, synthetic)
+    figures = distances(truth, synthetic)
     if family in NEURAL:
-        start = independent(started.one_way(), private.schema, len(private), seed)
-        found |= {f"start {k}": v for k, v in distances(truth, start).items()}
+        start = independent(started.margins(), private.schema, len(private), seed)
+        figures |= {f"start {k}": v for k, v in distances(truth, start).items()}
     if options.f1:
-        found["F1"] = classifier_f1(truth, synthetic, learners=LEARNERS, random_state=seed).mean
-    found["seconds"] = seconds
-    found["GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return found
+        figures["F1"] = classifier_f1(truth, synthetic, learners=LEARNERS, random_state=seed).mean
+    figures["seconds"] = seconds
+    figures["GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return figures
 
 
 def _in_process(options, epsilon, family, seed, pipe):
     pipe.send(once(options, epsilon, family, seed))
 
 
-def alone(options, epsilon, family, seed):
-    """Do it in a process of its own, whose peak memory is that of one fit."""
+def fit_separately(options, epsilon, family, seed):
+    """Fit in a separate process, so that its peak memory belongs to one fit."""
     here, there = get_context("spawn").Pipe()
     process = get_context("spawn").Process(
         target=_in_process, args=(options, epsilon, family, seed, there)
     )
     process.start()
-    found = here.recv()
+    figures = here.recv()
     process.join()
-    return found
+    return figures
 
 
 def table_of(options):
@@ -135,7 +135,7 @@ def table_of(options):
     show("independent", 0, [distances(truth, independent(margins, truth.schema, len(truth), 0))])
     for epsilon in options.epsilon:
         for family in options.families:
-            runs = [alone(options, epsilon, family, seed) for seed in range(options.seeds)]
+            runs = [fit_separately(options, epsilon, family, seed) for seed in range(options.seeds)]
             show(family, epsilon, runs)
             if (options.dataset, options.file, epsilon) == ("adult", "mcar_0.2", 1):
                 before = BEFORE.get(family)
@@ -165,16 +165,18 @@ print(time.process_time() - start)
 
 
 def peer(options, epsilon):
-    """Fit smartnoise-synth's DPCTGAN, in its own environment, on codes; complete rows only."""
+    """Fit smartnoise-synth's DPCTGAN in its environment, on codes of the complete rows."""
     private, truth = (table(options.dataset, f) for f in (options.file, "truth"))
-    whole = private.take(np.flatnonzero(~private.incomplete_rows()))
+    complete = private.take(np.flatnonzero(~private.incomplete_rows()))
     import pandas as pd
 
     with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder) / "given.csv", Path(folder) / "made.csv"
-        pd.DataFrame({n: whole.codes(n) for n in whole.schema.names}).to_csv(given, index=False)
+        coded, made = Path(folder) / "given.csv", Path(folder) / "made.csv"
+        pd.DataFrame({n: complete.codes(n) for n in complete.schema.names}).to_csv(
+            coded, index=False
+        )
         done = subprocess.run(
-            [options.peer, "-c", PEER, given, made, str(epsilon)],
+            [options.peer, "-c", PEER, coded, made, str(epsilon)],
             check=True,
             capture_output=True,
             text=True,

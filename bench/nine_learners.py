@@ -18,7 +18,7 @@ from xgboost import XGBClassifier
 
 
 def _seeded(kind, **fixed):
-    """Return a maker of classifiers: it takes a seed."""
+    """Return a function that makes a classifier from a seed."""
     return lambda seed: kind(random_state=seed, **fixed)
 
 

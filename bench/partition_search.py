@@ -1,12 +1,14 @@
-"""Best partition of mechanisms into groups behind disjoint gates, for the figures of a paper.
+"""Best partition of mechanisms into groups with disjoint required attributes.
 
-A group of mechanisms may be gated by any set of attributes that all their gates contain; groups
-with disjoint sets have independent gates, so their costs add up (Mohapatra et al. 2024, Problem 3).
-The search is an integer program over the sets that can occur, with the convex cost approached from
-below by tangents (Kelley's cutting planes), never an enumeration of all partitions of the
-attributes: every round solves a mixed-integer linear program in which the cost of each block is the
-largest of the tangents known so far, prices the answer exactly, and adds the tangents at the
-answer. The program's optimum is a lower bound, the exact price an upper one.
+The figures of a paper need this search. A group of mechanisms may be amplified by any set of
+attributes that all its mechanisms require. Groups with disjoint sets are read independently, so
+their costs add up (Mohapatra et al. 2024, Problem 3).
+
+The search is an integer program over the sets that can occur, and does not enumerate all partitions
+of the attributes. Tangents approach the convex cost from below (Kelley's cutting planes). Every
+round solves a mixed-integer linear program in which the cost of each block is the largest of its
+tangents. The round then prices the answer exactly, and adds the tangents at the answer. The
+program's optimum is a lower bound, and the exact price is an upper bound.
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ if TYPE_CHECKING:
     from scipy.optimize import LinearConstraint, OptimizeResult
 
 BLOCK_LIMIT = 4096
-"""Most gate subsets to consider; beyond it only whole gates, intersections and single names."""
+"""Maximum number of subsets. Above it, only full sets, intersections and single names are used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A group of mechanisms and the gate that amplifies it.
+    """A group of mechanisms and the required attributes that amplify it.
 
     Attributes
     ----------
     attributes : frozenset of str
-        Contained in the gate of every member; empty for the group that is not amplified.
+        Attributes that every member requires, empty for the group that is not amplified.
     probability : float
-        That all of them are observed.
+        Probability that all of them are observed.
     members : tuple of int
         Positions of the mechanisms.
 
@@ -58,17 +60,17 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """Groups with disjoint gates, and what they cost together.
+    """Groups with disjoint required attributes, and their total cost.
 
     Attributes
     ----------
     blocks : tuple of Block
-        Every mechanism is a member of exactly one.
+        Every mechanism is a member of exactly one block.
     cost : float
         Sum of the groups' costs.
     optimal : bool
-        Whether no valid partition costs less, up to the tolerance. The cost is attained either
-        way.
+        Whether no valid partition costs less, up to the tolerance. The cost is attained in both
+        cases.
     """
 
     blocks: tuple[Block, ...]
@@ -86,27 +88,28 @@ def best_partition(
     tolerance: float = 1e-6,
     seconds: float = 20.0,
 ) -> Partition:
-    """Return the partition into groups behind disjoint gates with the smallest total cost.
+    """Return the partition into groups with disjoint required attributes of the smallest cost.
 
     Parameters
     ----------
     required_sets : sequence of (collection of str, or None)
         RequiredAttributes of each mechanism.
     weights : sequence of float
-        Weight of each mechanism, >= 0: its epsilon, say.
+        Weight of each mechanism, >= 0, such as its epsilon.
     observed : mapping of str to float
-        π_a; attributes that are not named count as always observed.
+        Probability π_a that an attribute is observed. Absent attributes are always observed.
     cost : GroupCost
-        Cost of a group as a function of its gate's probability and its summed weight.
+        Cost of a group as a function of the probability that its attributes are observed, and of
+        its summed weight.
     block_limit : int
-        Most subsets of gates to consider; beyond it only whole gates, their pairwise
-        intersections and single attributes.
+        Maximum number of subsets of required attributes. Above it, only full sets, their pairwise
+        intersections and single attributes are used.
     tolerance : float
         Distance from the optimum at which to stop, relative where the cost is above 1. The
-        solver's own feasibility tolerance allows no less than the default.
+        feasibility tolerance of the solver does not allow less than the default.
     seconds : float
-        Time after which the best partition so far is returned. Like ``block_limit`` it decides
-        how small the cost gets, never whether it is attained.
+        Time after which the best partition so far is returned. Like ``block_limit``, it changes the
+        size of the cost. The returned cost is always attained.
 
     Returns
     -------
@@ -115,53 +118,54 @@ def best_partition(
     costs, rates = list(weights), dict(observed)
     sets = [as_required_attributes(required) for required in required_sets]
     live = {frozenset(name for name in required if rates.get(name, 1.0) < 1.0) for required in sets}
-    blocks, complete = group_gates(live, block_limit)
-    doors = [observation_probability(block, rates) for block in blocks]
-    found = PartitionProgram(sets, costs, blocks, doors, cost).solve(
+    blocks, complete = amplifying_sets(live, block_limit)
+    probabilities = [observation_probability(block, rates) for block in blocks]
+    partition = PartitionProgram(sets, costs, blocks, probabilities, cost).solve(
         tolerance=tolerance, seconds=seconds
     )
-    return replace(found, optimal=found.optimal and complete)
+    return replace(partition, optimal=partition.optimal and complete)
 
 
-def group_gates(
+def amplifying_sets(
     required_sets: Iterable[frozenset[str]], limit: int = BLOCK_LIMIT
 ) -> tuple[list[frozenset[str]], bool]:
-    """Return the sets that a group's gate may be, and whether none is left out.
+    """Return the attribute sets that may amplify a group, and whether the list is complete.
 
-    A gate that shares no attribute with another needs no subsets: merging all of its groups is
+    A required set without attributes of another set needs no subsets. Merging all of its groups is
     never worse, since 1{A}·x + 1{B}·y dominates 1{A and B}·(x + y).
 
     Examples
     --------
-    >>> blocks, complete = group_gates([frozenset("ab"), frozenset("bc"), frozenset("de")])
+    >>> blocks, complete = amplifying_sets([frozenset("ab"), frozenset("bc"), frozenset("de")])
     >>> ["".join(sorted(block)) for block in blocks], complete
     (['a', 'b', 'c', 'ab', 'bc', 'de'], True)
     """
     live = set(required_sets)
     uses = Counter(name for required in live for name in required)
-    alone = {required for required in live if all(uses[name] == 1 for name in required)}
-    tangled = sorted(live - alone, key=sorted)
-    count = len(alone) + sum(2 ** len(required) for required in tangled)
-    found = set(alone)
+    separate = {required for required in live if all(uses[name] == 1 for name in required)}
+    tangled = sorted(live - separate, key=sorted)
+    count = len(separate) + sum(2 ** len(required) for required in tangled)
+    blocks = set(separate)
     if count <= limit:
         for required in tangled:
             sizes = (itertools.combinations(required, size) for size in range(1, len(required) + 1))
-            found.update(map(frozenset, itertools.chain.from_iterable(sizes)))
+            blocks.update(map(frozenset, itertools.chain.from_iterable(sizes)))
     else:
-        found.update(tangled)
-        found.update(frozenset({name}) for required in tangled for name in required)
+        blocks.update(tangled)
+        blocks.update(frozenset({name}) for required in tangled for name in required)
         for one, other in itertools.combinations(tangled, 2):
-            if len(found) > limit:
+            if len(blocks) > limit:
                 break
-            found.add(one & other)
-    found.discard(frozenset())
-    return sorted(found, key=lambda block: (len(block), sorted(block))), count <= limit
+            blocks.add(one & other)
+    blocks.discard(frozenset())
+    return sorted(blocks, key=lambda block: (len(block), sorted(block))), count <= limit
 
 
 class GroupCost(Protocol):
     """A cost c(p, w) that is 0 at w = 0, convex in w, linear in w at p = 1, and rises with p.
 
-    ``p`` is the probability that the gate is open, ``w`` the summed weight of its mechanisms.
+    ``p`` is the probability that the required attributes are observed, and ``w`` is the summed
+    weight of the mechanisms.
     """
 
     def value(self, probability: float, weight: float) -> float:
@@ -240,7 +244,7 @@ class PartitionProgram:
             )
 
     def _tangent(self, block: int, weight: float) -> None:
-        """Add t >= c'(w0)·w + (c(w0) - c'(w0)·w0)·y; at y = 0 it reads t >= 0."""
+        """Add t >= c'(w0)·w + (c(w0) - c'(w0)·w0)·y, which is t >= 0 at y = 0."""
         p = self.probabilities[block]
         slope = self.cost.slope(p, weight)
         row = {self.t0 + block: 1.0, block: slope * weight - self.cost.value(p, weight)}
@@ -249,7 +253,7 @@ class PartitionProgram:
         self.rows.add(row, 0.0, np.inf)
 
     def solve(self, *, tolerance: float, seconds: float) -> Partition:
-        """Return the best partition that was found in time."""
+        """Return the best partition within the time."""
         best: dict[int, list[int]] = {}
         best_cost, optimal = self._price(best), not self.blocks
         for block, places in enumerate(self.inside):
@@ -282,13 +286,13 @@ class PartitionProgram:
         objective = np.zeros(self.width)
         objective[self.t0 : self.z0] = 1.0
         objective[self.z0 :] = [self.cost.value(1.0, weight) for weight in self.weights]
-        whole = np.ones(self.width)
-        whole[self.t0 : self.z0] = 0.0
+        is_integer = np.ones(self.width)
+        is_integer[self.t0 : self.z0] = 0.0
         return milp(
             objective,
             constraints=self.rows.constraint(self.width),
             bounds=Bounds(np.zeros(self.width), upper),
-            integrality=whole,
+            integrality=is_integer,
             options={"mip_rel_gap": 0.1 * tolerance, "time_limit": max(0.01, seconds)},
         )
 

@@ -1,12 +1,12 @@
-"""Plans beside real runs: noise, distances, widths of intervals, seconds, memory; four tables.
+"""Plans compared with real runs on four tables: noise, distances, widths, seconds, memory.
 
     pip install statsmodels
     python bench/plan.py [TABLE ...]
 
 A plan gets the number of rows, missing rates, means and standard deviations, as a person would
-declare them; the run gets the table. Each is a process of its own, for the memory. Seconds are of
-the same machine, one after the other: leave it alone meanwhile.
-Widths are the mean of five runs: noise moves where bins end, and they differ up to twofold.
+declare them. The run gets the table. Each is a separate process, so that memory is measured
+separately. Seconds are measured on one machine in turn, which should have no other load.
+Widths are the mean of five runs: noise moves the ends of bins, so widths differ up to twofold.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def width_of_mean(model: AllPairs, name: str) -> float:
 
 
 def without_bins(schema: Schema) -> Schema:
-    """Return it as a person would declare it: bounds, no bins."""
-    found = (replace(a, bins=None) if isinstance(a, Numeric) else a for a in schema)
-    return Schema(tuple(found))
+    """Return a schema with bounds and without bins, as a person would declare it."""
+    attributes = (replace(a, bins=None) if isinstance(a, Numeric) else a for a in schema)
+    return Schema(tuple(attributes))
 
 
 def census(name: str, file: str) -> Table:
@@ -69,12 +69,12 @@ TABLES = {
 
 
 def run(name: str) -> None:
-    """Fit the real table, and print what it turned out to be."""
+    """Fit the real table, and print its figures."""
     import resource
 
     table = TABLES[name]()
     number = next(a.name for a in table.schema if isinstance(a, Numeric))
-    found, memory = [], 0.0
+    figures, memory = [], 0.0
     for epsilon in EPSILONS:
         model = AllPairs(epsilon=epsilon, delta=1e-6, random_state=3)
         seconds, drawn = rehearse(model, table)
@@ -82,30 +82,30 @@ def run(name: str) -> None:
         one_way, two_way = noise_of_tables(model)
         others = (AllPairs(**model.get_params() | {"random_state": k}) for k in range(4, 8))
         width = fmean(width_of_mean(one.fit(table), number) for one in (model, *others))
-        found.append({"one_way": one_way, "two_way": two_way, "width": width, "seconds": seconds})
-        found[-1]["fitted"] = fitted_error(table, drawn)
-    print(json.dumps({"planned": found, "memory": memory}))
+        figures.append({"one_way": one_way, "two_way": two_way, "width": width, "seconds": seconds})
+        figures[-1]["fitted"] = fitted_error(table, drawn)
+    print(json.dumps({"planned": figures, "memory": memory}))
 
 
 def planned(name: str, folder: Path) -> list[str]:
-    """Return the command that plans it."""
+    """Return the command that plans a table."""
     table = TABLES[name]()
     table.schema.to_toml(folder / "schema.toml")
     command = ["-m", "missdp", "plan", str(folder / "schema.toml"), "--rows", str(len(table))]
     command += ["--epsilon", ",".join(map(str, EPSILONS)), "--delta", "1e-6", "--json"]
     for attribute in table.schema:
-        holes = table.mask(attribute.name)
-        if holes.any():
-            command += ["--missing-rate", f"{attribute.name}={holes.mean():.3f}"]
+        is_missing = table.mask(attribute.name)
+        if is_missing.any():
+            command += ["--missing-rate", f"{attribute.name}={is_missing.mean():.3f}"]
         if isinstance(attribute, Numeric):
-            values = table.values(attribute.name)[~holes]
+            values = table.values(attribute.name)[~is_missing]
             command += ["--sd", f"{attribute.name}={values.std():.4g}"]
             command += ["--mean", f"{attribute.name}={values.mean():.4g}"]
     return command
 
 
-def told(command: list[str]) -> dict[str, object]:
-    """Run it in a process of its own."""
+def output_of(command: list[str]) -> dict[str, object]:
+    """Run a command in a separate process. Return its output."""
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -113,12 +113,12 @@ def told(command: list[str]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Print planned numbers over real ones."""
+    """Print ratios of planned and real numbers."""
     print("planned / real  epsilon   one-way  two-way   fitted    width  seconds   memory")
     for name in sys.argv[1:] or TABLES:
         with tempfile.TemporaryDirectory() as folder:
-            plan = told(planned(name, Path(folder)))
-        real = told([__file__, "--run", name])
+            plan = output_of(planned(name, Path(folder)))
+        real = output_of([__file__, "--run", name])
         for epsilon, one, other in zip(EPSILONS, plan["planned"], real["planned"], strict=True):
             width = next(iter(one["widths"].values())) / other["width"]
             parts = [one[k] / other[k] for k in ("one_way", "two_way", "fitted")]

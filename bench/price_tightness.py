@@ -1,4 +1,4 @@
-"""How close adversarial neighbours come to each stability map (1 is tight).
+"""Ratio of the movement of adversarial neighbours to each stability map's bound (1 is tight).
 
 Run: python bench/price_tightness.py
 """

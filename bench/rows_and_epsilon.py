@@ -1,18 +1,19 @@
-"""How wrong a release is, by the number of rows and by epsilon, for docs/planning.md.
+"""Error of a release by the number of rows and by epsilon, for docs/planning.md.
 
 Rows are drawn without replacement from Adult (30,162 rows, 15 attributes, numerics in 10 declared
-bins) with 20 % of the cells missing completely at random; delta is 1e-6. Every synthetic table has
-30,000 rows, and is compared with all 30,162 complete rows: so errors hold the sampling of the
-private rows, their holes and the noise. Mean total variation over all one-way and over all two-way
-marginals. "margins" is AIM with one-way marginals only (`workload=1`), so that attributes are
-independent. Beside it the mean of hours per week, as `missdp query` answers it with its error bar.
+bins). 20 % of the cells are missing completely at random, and delta is 1e-6. Every synthetic table
+has 30,000 rows, and is compared with all 30,162 complete rows. Errors therefore contain the
+sampling of the private rows, their missing cells and the noise. The error is the mean total
+variation over all one-way and over all two-way marginals. "margins" is AIM with one-way marginals
+only (`workload=1`), so that attributes are independent. A further table has the mean of hours per
+week, as `missdp query` answers it with its error bar.
 
-    python bench/rows_and_epsilon.py           # what is lacking in results/rows_and_epsilon.json
-    python bench/rows_and_epsilon.py --tables  # prints what stands on the page
-    python bench/rows_and_epsilon.py --short   # made-up rows, seconds; writes nothing
+    python bench/rows_and_epsilon.py           # completes results/rows_and_epsilon.json
+    python bench/rows_and_epsilon.py --tables  # prints the tables of the page
+    python bench/rows_and_epsilon.py --short   # invented rows, seconds, writes nothing
 
-All of it takes about 10 minutes of CPU time. Each result is written as soon as it is there, and a
-later call goes on from the file; `--again` starts anew.
+All runs take about 10 minutes of CPU time. Each result is written at once. A later call continues
+from the file, and `--again` starts again.
 """
 
 import argparse
@@ -52,12 +53,12 @@ HOURS, NEAR = "hours-per-week", ("education-num", "sex")
 
 
 def adult():
-    """Complete rows, and the same rows with holes."""
+    """Complete rows, and these rows with missing cells."""
     return table("adult", "truth", nullable=False), table("adult", "mcar_0.2")
 
 
 def made_up(rows=2_000):
-    """Related columns in which 20 % of the cells are missing, where the files are not at hand."""
+    """Invented related columns with 20 % missing cells, for machines without the files."""
     rng = np.random.default_rng(7)
     group = rng.integers(0, 4, rows)
     frame = pd.DataFrame(
@@ -82,8 +83,8 @@ def made_up(rows=2_000):
         )
 
     complete = Table.read(frame, declared(False))
-    holes = {name: rng.random(rows) < 0.2 for name in frame}
-    return complete, Table.read(frame, declared(True)).with_missing(holes)
+    is_missing = {name: rng.random(rows) < 0.2 for name in frame}
+    return complete, Table.read(frame, declared(True)).with_missing(is_missing)
 
 
 def distances(truth, other):
@@ -91,29 +92,29 @@ def distances(truth, other):
 
 
 def without_privacy(truth):
-    """What is as close as can be without a look at the rows, and from exact margins alone."""
+    """Distances of uniform levels, and of independent columns with exact marginals."""
     rng = np.random.default_rng(0)
     names, size = truth.schema.names, 200_000
     guessed = {n: rng.integers(0, truth.schema[n].size, size) for n in names}
-    # Each column shuffled by itself: the same margins, no relation between columns.
+    # Each column is shuffled separately, which removes all relations between columns.
     turns = -(-size // len(truth))
-    alone = {
+    independent = {
         n: np.concatenate([rng.permutation(truth.codes(n)) for _ in range(turns)]) for n in names
     }
     return {
         "all levels alike": distances(truth, Table.from_codes(truth.schema, guessed)),
-        "independent": distances(truth, Table.from_codes(truth.schema, alone)),
+        "independent": distances(truth, Table.from_codes(truth.schema, independent)),
     }
 
 
 def drawn(complete, private, rows, seed):
-    """As many rows, complete and with their holes."""
+    """A sample of rows, complete and with missing cells."""
     chosen = np.random.default_rng([seed, rows]).permutation(len(private))[:rows]
     return complete.take(chosen), private.take(chosen)
 
 
 def fitted(truth, private, family, epsilon):
-    """Errors of one synthetic table, and what it cost."""
+    """Errors of one synthetic table, and its CPU seconds."""
     start = time.process_time()
     model = FAMILIES[family](epsilon).fit(private)
     synthetic = model.sample_table(SYNTHETIC)
@@ -133,12 +134,12 @@ def asked(truth, private, epsilon, answers):
     return {"errors": errors, "halves": halves}
 
 
-def measure(truth, holes, found, *, sizes, epsilons, seeds, answers, keep=None):
-    """Fill in what is lacking in ``found``, smallest tables first; ``keep`` it after each step."""
-    found.setdefault("without privacy", without_privacy(truth))
+def measure(truth, incomplete, results, *, sizes, epsilons, seeds, answers, keep=None):
+    """Add absent results to ``results``, smallest tables first. Call ``keep`` after each step."""
+    results.setdefault("without privacy", without_privacy(truth))
     for rows in sizes:
         for seed in range(seeds):
-            complete, private = drawn(truth, holes, rows, seed)
+            complete, private = drawn(truth, incomplete, rows, seed)
             steps = {f"{rows} {seed} rows": lambda c=complete: distances(truth, c)}
             for epsilon in epsilons:
                 for family in FAMILIES:
@@ -149,28 +150,28 @@ def measure(truth, holes, found, *, sizes, epsilons, seeds, answers, keep=None):
                     truth, p, e, answers
                 )
             for name, step in steps.items():
-                if name not in found:
-                    found[name] = {
+                if name not in results:
+                    results[name] = {
                         k: round(v, 5) if isinstance(v, float) else v for k, v in step().items()
                     }
                     if keep:
-                        keep(found)
-    return found
+                        keep(results)
+    return results
 
 
-def mean_of(found, rows, rest, key):
+def mean_of(results, rows, rest, key):
     """Mean over the tables of one size."""
-    runs = [v[key] for k, v in found.items() if k.split(" ", 2)[::2] == [f"{rows}", rest]]
+    runs = [v[key] for k, v in results.items() if k.split(" ", 2)[::2] == [f"{rows}", rest]]
     return statistics.fmean(runs)
 
 
 def figure(value):
-    """.0345, .345, 1."""
+    """Return a number with three decimals and without a leading 0: .035, 1.000."""
     return f"{value:.3f}".removeprefix("0")
 
 
-def family_table(found, family):
-    """Two-way errors of a family, one-way ones in brackets."""
+def family_table(results, family):
+    """Two-way errors of a family, with one-way errors in brackets."""
     lines = [
         f"| {'Margins only' if family == 'margins' else TITLES[family]}: rows | "
         + " | ".join(f"ε = {e:g}" for e in EPSILONS)
@@ -180,7 +181,7 @@ def family_table(found, family):
     for rows in ROWS:
         cells = (
             "{} ({})".format(
-                *(figure(mean_of(found, rows, f"{e:g} {family}", k)) for k in ("2-way", "1-way"))
+                *(figure(mean_of(results, rows, f"{e:g} {family}", k)) for k in ("2-way", "1-way"))
             )
             for e in EPSILONS
         )
@@ -188,36 +189,36 @@ def family_table(found, family):
     return "\n".join(lines)
 
 
-def closest_table(found):
-    """Which family is closest, and whether it says more than independent margins do."""
+def closest_table(results):
+    """The closest family, and whether it is closer than independent marginals."""
     lines = [
         "| rows | the rows themselves | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " |",
         "|---|---|" + "---|" * len(EPSILONS),
     ]
-    alone = found["without privacy"]["independent"]["2-way"]
+    independent = results["without privacy"]["independent"]["2-way"]
     for rows in ROWS:
-        cells = [figure(mean_of(found, rows, "rows", "2-way"))]
+        cells = [figure(mean_of(results, rows, "rows", "2-way"))]
         for epsilon in EPSILONS:
-            errors = {f: mean_of(found, rows, f"{epsilon:g} {f}", "2-way") for f in FAMILIES}
+            errors = {f: mean_of(results, rows, f"{epsilon:g} {f}", "2-way") for f in FAMILIES}
             best = min(errors, key=errors.get)
             text = f"{figure(errors[best])} {TITLES[best]}"
-            cells.append(f"**{text}**" if errors[best] < alone else text)
+            cells.append(f"**{text}**" if errors[best] < independent else text)
         lines.append(f"| {rows:,} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def mean_table(found):
-    """Root mean square error of the mean, and the median half-width of its bar."""
+def mean_table(results):
+    """Root mean square error of the mean, and the median half-width of its error bar."""
     lines = [
         "| rows | sampling alone | " + " | ".join(f"ε = {e:g}" for e in EPSILONS) + " |",
         "|---|---|" + "---|" * len(EPSILONS),
     ]
     for rows in ROWS:
-        cells = [f"{found['deviation of hours'] / math.sqrt(rows):.2f}"]
+        cells = [f"{results['deviation of hours'] / math.sqrt(rows):.2f}"]
         for epsilon in EPSILONS:
             runs = [
                 v
-                for k, v in found.items()
+                for k, v in results.items()
                 if k.split(" ", 2)[::2] == [f"{rows}", f"{epsilon:g} query"]
             ]
             errors = [e for run in runs for e in run["errors"]]
@@ -228,44 +229,48 @@ def mean_table(found):
     return "\n".join(lines)
 
 
-def tables(found):
-    """Every table of the page, as it stands there."""
-    return [closest_table(found), *(family_table(found, f) for f in FAMILIES), mean_table(found)]
+def tables(results):
+    """All tables of the page in order."""
+    return [
+        closest_table(results),
+        *(family_table(results, f) for f in FAMILIES),
+        mean_table(results),
+    ]
 
 
-def keep(found):
+def keep(results):
     RESULTS.parent.mkdir(exist_ok=True)
-    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(found[key])}" for key in found)
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(results[key])}" for key in results)
     RESULTS.with_suffix(".part").write_text("{\n" + lines + "\n}\n", encoding="utf-8")
     RESULTS.with_suffix(".part").replace(RESULTS)
-    print(*list(found)[-1:], json.dumps(found[list(found)[-1]])[:100], flush=True)
+    print(*list(results)[-1:], json.dumps(results[list(results)[-1]])[:100], flush=True)
 
 
 def short():
-    """Run everything on a few made-up rows."""
-    truth, holes = made_up()
-    return measure(truth, holes, {}, sizes=(100, 1_000), epsilons=(1,), seeds=1, answers=2)
+    """Run all steps on a few invented rows."""
+    truth, incomplete = made_up()
+    return measure(truth, incomplete, {}, sizes=(100, 1_000), epsilons=(1,), seeds=1, answers=2)
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="made-up rows, seconds")
+    parser.add_argument("--short", action="store_true", help="invented rows, seconds")
     parser.add_argument("--tables", action="store_true", help="print the tables of the page")
-    parser.add_argument("--again", action="store_true", help="forget earlier results")
+    parser.add_argument("--again", action="store_true", help="ignore earlier results")
     options = parser.parse_args(arguments)
-    warnings.simplefilter("ignore")  # small tables warn, as they should
+    warnings.simplefilter("ignore")  # warnings about small tables are expected
     if options.short:
         print(json.dumps(short(), indent=1))
         return
-    known = RESULTS.exists() and not options.again
-    found = json.loads(RESULTS.read_text(encoding="utf-8")) if known else {}
+    continues = RESULTS.exists() and not options.again
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if continues else {}
     if options.tables:
-        print("\n\n".join(tables(found)))
+        print("\n\n".join(tables(results)))
         return
     if not SHARED.exists():
         raise SystemExit(f"needs the data folder {SHARED}")
-    truth, holes = adult()
-    found.setdefault(
+    truth, incomplete = adult()
+    results.setdefault(
         "how",
         {
             "date": f"{date.today()}",
@@ -276,9 +281,9 @@ def main(arguments=None):
             "synthetic rows": SYNTHETIC,
         },
     )
-    found.setdefault("deviation of hours", round(float(truth.values(HOURS).std()), 4))
+    results.setdefault("deviation of hours", round(float(truth.values(HOURS).std()), 4))
     measure(
-        truth, holes, found,
+        truth, incomplete, results,
         sizes=ROWS, epsilons=EPSILONS, seeds=SEEDS, answers=ANSWERS, keep=keep,
     )  # fmt: skip
 

@@ -1,9 +1,9 @@
-"""Rows that match a condition: their share of the model's rows, and how fast they are drawn.
+"""Rows that match a condition: their share of the model's rows, and the seconds to draw them.
 
     python bench/rows_on_request.py
 
-The survey at epsilon 1. For each event: the share of matching rows among the rows drawn from the
-model, and the CPU seconds that 1,000 matching rows take.
+The survey is fitted at epsilon 1. The script prints, for each event, the share of matching rows
+among the rows drawn from the model, and the CPU seconds of 1,000 matching rows.
 """
 
 import time
@@ -27,13 +27,14 @@ def main() -> None:
     for family in (AllPairs, MST, PrivBayes):
         model = family(epsilon=1.0, delta=1e-6, random_state=0).fit(table)
         for event in EVENTS:
-            asked = RowSelection(event, model.schema_)
+            selection = RowSelection(event, model.schema_)
             started = time.process_time()
-            rows = sum(map(len, model.sample_blocks(WANTED, where=asked, random_state=3)))
+            rows = sum(map(len, model.sample_blocks(WANTED, where=selection, random_state=3)))
             took = time.process_time() - started
             assert rows == WANTED
             print(
-                f"{family.__name__:9} {asked.share:8.5f} {asked.drawn:9,} {took:5.2f}", flush=True
+                f"{family.__name__:9} {selection.share:8.5f} {selection.drawn:9,} {took:5.2f}",
+                flush=True,
             )
 
 

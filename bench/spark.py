@@ -1,13 +1,14 @@
 """All two-way marginals of Parquet files by Spark on this machine: seconds, and driver memory.
 
-Claim: with two threads (`local[2]`), once Spark has started, a million rows × 105 pairs take at
-most 3 seconds, as many for each million of 20 as of 1; and what the driver holds does not grow.
+Claim: with two threads (`local[2]`), after Spark has started, a million rows × 105 pairs take at
+most 3 seconds. The seconds for each million are equal for 20 million and 1 million rows. The memory
+of the driver does not grow.
 
     python bench/spark.py --rows 1 5 20 --data ../shared/data/adult
 
 The tables are those of `bench/marginals_duckdb.py`: UCI Adult, drawn with replacement, with more
-holes. CPU seconds are of Java and all workers together; seconds by the clock depend on what else
-this machine does.
+missing cells. CPU seconds are a total over Java and all workers. Seconds by the clock depend on the
+other load of the machine.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from missdp import Table
 from missdp.engines import SparkSource
 from missdp.sources import MemorySource
 
-_WARM_UP = 1_000_000  # rows: Java compiles what it has seen often
+_WARM_UP = 1_000_000  # rows, after which Java has compiled the code of the count
 
 
 def session_of(threads: int, memory: str):
-    """Start Spark; the time that takes is not counted."""
+    """Start Spark. This time is not counted."""
     from pyspark.sql import SparkSession
 
     build = SparkSession.builder.master(f"local[{threads}]").appName("missdp bench")
@@ -52,7 +53,7 @@ def session_of(threads: int, memory: str):
 
 
 def cpu_seconds() -> float:
-    """Processor time of everything that this process has started and that still runs."""
+    """CPU seconds of this process and all its running descendants."""
     parents, ticks = {}, {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -69,7 +70,7 @@ def cpu_seconds() -> float:
 
 
 def resident(process: int) -> float:
-    """Megabytes that a process holds now."""
+    """Current memory of a process in MB."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
@@ -96,7 +97,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 5, 20], help="millions")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/adult"))
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--memory", default="1g", help="of the Java process")
+    parser.add_argument("--memory", default="1g", help="memory of the Java process")
     parser.add_argument("--folder", type=Path, help="keep the generated files here, or reuse them")
     arguments = parser.parse_args()
     schema = adult_schema(arguments.data)
@@ -106,20 +107,20 @@ def main() -> None:
         small = file_of(_WARM_UP, folder, arguments.data)
         session = session_of(arguments.threads, arguments.memory)
         java = session.sparkContext._gateway.proc.pid
-        found = counted(small, schema, session)  # starts the workers, and compiles
-        wanted = MemorySource(Table.read(small, schema)).counts(found, rows="extended")
-        if not all((found[pair] == wanted[pair]).all() for pair in wanted):
+        marginals = counted(small, schema, session)  # starts the workers, and compiles
+        expected = MemorySource(Table.read(small, schema)).counts(marginals, rows="extended")
+        if not all((marginals[pair] == expected[pair]).all() for pair in expected):
             raise SystemExit("the counts are not those of the same rows in memory")
-        del wanted
+        del expected
         pairs = len(schema) * (len(schema) - 1) // 2
         title = f"{len(schema)} columns, {pairs} pairs, local[{arguments.threads}]"
         heads = ("rows", "seconds", "per million", "CPU per million", "driver MB", "Java MB")
         table = RichTable(*heads, title=title)
         for millions, path in paths.items():
             start, spent = time.perf_counter(), cpu_seconds()
-            found = counted(path, schema, session)
+            marginals = counted(path, schema, session)
             seconds, spent = time.perf_counter() - start, cpu_seconds() - spent
-            rows = {int(counts.sum()) for counts in found.values()}
+            rows = {int(counts.sum()) for counts in marginals.values()}
             if rows != {pq.read_metadata(path).num_rows}:
                 raise SystemExit("the marginals do not agree on the number of rows")
             table.add_row(

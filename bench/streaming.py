@@ -1,17 +1,19 @@
-"""Memory and time of every command on tables that are larger than what it may hold.
+"""Memory and time of every command on tables that are larger than its memory limit.
 
-Claims: every command stays within its ``--memory``; 10 million rows x 15 go from
-Parquet to synthetic Parquet within 1.5 GB; 100 million x 15 (all 105 pairs) are counted within
-2 GB, in a small multiple of what DuckDB needs to read the same file.
+There are three claims. Every command stays within its ``--memory``. 10 million rows x 15 columns go
+from Parquet to synthetic Parquet within 1.5 GB. 100 million x 15 (all 105 pairs) are counted within
+2 GB, in a small multiple of DuckDB's time to read the file.
 
-    python bench/streaming.py --rows 1          # a tenth or less of everything: a few minutes
-    python bench/streaming.py --rows 10         # all of it: ten minutes
+Usage::
+
+    python bench/streaming.py --rows 1          # a tenth of the sizes or less: a few minutes
+    python bench/streaming.py --rows 10         # the claimed sizes: ten minutes
     python bench/streaming.py --rows 10 --only query
     python bench/streaming.py --rows 10 --only "query, 5 donors"
 
-``--rows`` is in millions, of the end-to-end run; the others follow from it. Data are made by DuckDB
-in a temporary folder (8 GB at most). Each command runs in its own process, whose CPU seconds and
-peak memory the kernel tells; other work on the machine hardly changes these.
+``--rows`` is in millions, of the end-to-end run. The sizes of other runs follow from it. DuckDB
+makes the data in a temporary folder (8 GB at most). Each command runs in a separate process. The
+kernel reports its CPU seconds and peak memory, which hardly depend on other load of the machine.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ for _ in relation.to_arrow_reader(65536):
 
 
 def measured(command: list[str], folder: Path) -> tuple[float, float, float]:
-    """Run a command; return wall seconds, CPU seconds, and peak memory in GB."""
+    """Run a command. Return wall seconds, CPU seconds, and peak memory in GB."""
     start = time.perf_counter()
     code = (
         "import resource, subprocess, sys\n"
@@ -115,11 +117,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=float, default=1.0, help="millions, end to end")
     parser.add_argument("--only", default="", help="runs whose name contains this")
-    asked = parser.parse_args()
-    million = asked.rows
+    options = parser.parse_args()
+    million = options.rows
     folder = Path(tempfile.mkdtemp(prefix="missdp-streaming-"))
     sizes = {"end": million, "count": 10 * million, "query": 5 * million, "each": million / 2}
-    found = Table("what", "rows (m)", "cap", "wall s", "CPU s", "peak GB", "CPU / scan")
+    table = Table("what", "rows (m)", "cap", "wall s", "CPU s", "peak GB", "CPU / scan")
     try:
         for columns in (6, 15):
             schema(columns).to_toml(folder / f"s{columns}.toml")
@@ -170,30 +172,32 @@ def main() -> None:
             ("impute", "each", 6, "600MB", [*missdp, "impute", "DATA", *small, "--model",
              "each.model.json", "-o", "filled.parquet"]),
             ("simulate", "each", 6, "600MB", [*missdp, "simulate", "filled.parquet", *small,
-             "--rate", "0.1", "--seed", "1", "-o", "holes.parquet"]),
+             "--rate", "0.1", "--seed", "1", "-o", "missing.parquet"]),
         ]  # fmt: skip
         scan = 1.0
-        wanted = {(size, columns) for name, size, columns, _, c in runs if c and asked.only in name}
+        wanted = {
+            (size, columns) for name, size, columns, _, c in runs if c and options.only in name
+        }
         for name, size, columns, cap, command in runs:
-            if (asked.only not in name and command) or (size, columns) not in wanted:
+            if (options.only not in name and command) or (size, columns) not in wanted:
                 continue
             rows = round(sizes[size] * 1e6)
             kind = "csv" if size == "each" else "parquet"
             data = folder / f"{size}{columns}.in.{kind}"
             if not data.exists():
                 make(data, rows, columns)
-            whole = [str(data) if part == "DATA" else part for part in command or ()]
-            wall, cpu, peak = measured(whole or [sys.executable, "-c", SCAN, str(data)], folder)
+            words = [str(data) if part == "DATA" else part for part in command or ()]
+            wall, cpu, peak = measured(words or [sys.executable, "-c", SCAN, str(data)], folder)
             scan = scan if command else cpu
             ratio = "" if command is None else f"{cpu / scan:.1f}"
-            found.add_row(
+            table.add_row(
                 f"{name} ({columns} columns)", f"{rows / 1e6:g}", cap, f"{wall:.0f}", f"{cpu:.1f}",
                 f"{peak:.2f}", ratio,
             )  # fmt: skip
             Console(stderr=True).print(f"{name}: {cpu:.1f} s of CPU, {peak:.2f} GB")
     finally:
         shutil.rmtree(folder)
-    Console().print(found)
+    Console().print(table)
 
 
 if __name__ == "__main__":

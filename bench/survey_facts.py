@@ -1,9 +1,10 @@
-"""What is public about the tables of `surveys.py`: schemas, and rules to check rows by.
+"""Public facts about the tables of `surveys.py`: schemas, and rules by which rows are checked.
 
-`TABLES` has schemas without kinds of missing and rules: every code is a missing code. `DECLARED`
-has the same attributes, on the same bins, with the kinds of their holes and with rules, as far as
-the language of rules can say them; `UNDECLARED` are those that it cannot. Rows are checked by
-functions of frames in which every kind of missing is null, which know nothing of the schemas.
+`TABLES` has schemas without kinds of missing values and rules: every code is a missing code.
+`DECLARED` has these attributes with equal bins, their kinds of missing values, and rules, as far as
+the language of rules can state them. `UNDECLARED` lists the rules that it cannot state. Rows are
+checked by functions of frames in which every kind of missing value is null. The functions do not
+depend on the schemas.
 """
 
 from collections.abc import Callable
@@ -22,9 +23,9 @@ SPANS = (20_000, 20261122)  # rows and seed
 
 @dataclass(frozen=True)
 class Rule:
-    """A public fact: the rows that it speaks about, and those that break it, as masks.
+    """A public fact, with masks of the rows that it concerns and of the rows that break it.
 
-    A routing rule also has the rows in which a cell is missing though the column applies.
+    A routing rule also has a mask of rows in which a cell is missing though the column applies.
     """
 
     kind: str
@@ -34,38 +35,38 @@ class Rule:
     misses: Callable[[pd.DataFrame], pd.Series] | None = None
 
 
-def known(frame, *columns):
+def observed(frame, *columns):
     return frame[list(columns)].notna().all(axis=1)
 
 
 def skips(column, words, applies, *reads):
-    """A column is not applicable where a public condition on other columns is known to fail."""
+    """A rule that a column is not applicable where a public condition fails for observed cells."""
 
     def concerned(frame):
-        return known(frame, *reads) & ~applies(frame)
+        return observed(frame, *reads) & ~applies(frame)
 
     def misses(frame):
-        return known(frame, *reads) & applies(frame) & frame[column].isna()
+        return observed(frame, *reads) & applies(frame) & frame[column].isna()
 
     return Rule("routing", words, concerned, lambda f: concerned(f) & f[column].notna(), misses)
 
 
 def holds(kind, words, fact, *columns):
-    """A relation of some columns that is true in every row in which all of them are known."""
+    """A relation of some columns that is true in every row with all their values."""
 
     def broken(frame):
-        mask = known(frame, *columns)
+        mask = observed(frame, *columns)
         mask[mask] = ~np.asarray(fact(frame[mask]), dtype=bool)
         return mask
 
-    return Rule(kind, words, lambda f: known(f, *columns), broken)
+    return Rule(kind, words, lambda f: observed(f, *columns), broken)
 
 
 def never(words, combination, *columns):
     return holds("impossible", words, lambda f: ~combination(f), *columns)
 
 
-def whole(name, lower, upper, bins=None, **facts):
+def integer(name, lower, upper, bins=None, **facts):
     bins = bins or upper - lower + 1
     return Numeric(name=name, lower=lower, upper=upper, integer=True, bins=bins, **facts)
 
@@ -73,16 +74,16 @@ def whole(name, lower, upper, bins=None, **facts):
 MROZ = Schema(
     (
         Ordinal(name="inlf", levels=(0, 1)),
-        whole("hours", 0, 5000, 10, spikes=(0,)),
+        integer("hours", 0, 5000, 10, spikes=(0,)),
         Numeric(name="wage", lower=0, upper=26, bins=13, nullable=True, outside="clamp"),
         Numeric(name="lwage", lower=-3, upper=4, bins=14, nullable=True, outside="clamp"),
-        whole("kidslt6", 0, 5),
-        whole("kidsge6", 0, 10),
-        whole("age", 30, 60, 10),
-        whole("educ", 0, 20, 10),
+        integer("kidslt6", 0, 5),
+        integer("kidsge6", 0, 10),
+        integer("age", 30, 60, 10),
+        integer("educ", 0, 20, 10),
         Numeric(name="faminc", lower=0, upper=100_000),
-        whole("exper", 0, 50, 10),
-        whole("expersq", 0, 2500, 10),
+        integer("exper", 0, 50, 10),
+        integer("expersq", 0, 2500, 10),
         Ordinal(name="city", levels=(0, 1)),
     )
 )
@@ -105,20 +106,20 @@ MROZ_RULES = (
 
 FERTIL2 = Schema(
     (
-        whole("age", 15, 49, 7),
-        whole("agesq", 225, 2401, 8),
-        whole("educ", 0, 20, 21),
+        integer("age", 15, 49, 7),
+        integer("agesq", 225, 2401, 8),
+        integer("educ", 0, 20, 21),
         Ordinal(name="educ0", levels=(0, 1)),
         Ordinal(name="urban", levels=(0, 1)),
         Ordinal(name="evermarr", levels=(0, 1)),
-        whole("agefm", 10, 49, 10, nullable=True),
-        whole("heduc", 0, 20, 21, nullable=True),
-        whole("ceb", 0, 15),
-        whole("children", 0, 15),
-        whole("agefbrth", 10, 49, 10, nullable=True),
+        integer("agefm", 10, 49, 10, nullable=True),
+        integer("heduc", 0, 20, 21, nullable=True),
+        integer("ceb", 0, 15),
+        integer("children", 0, 15),
+        integer("agefbrth", 10, 49, 10, nullable=True),
         Ordinal(name="knowmeth", levels=(0, 1), nullable=True),
         Ordinal(name="usemeth", levels=(0, 1), nullable=True),
-        whole("idlnchld", 0, 20, 21, nullable=True),
+        integer("idlnchld", 0, 20, 21, nullable=True),
     )
 )
 FERTIL2_RULES = (
@@ -173,13 +174,13 @@ GSS = Schema(
     (
         Ordinal(name="year", levels=tuple(range(2000, 2015, 2))),
         coded(Categorical, "marital", MARITAL),
-        whole("age", 18, 89, 12, nullable=True),
+        integer("age", 18, 89, 12, nullable=True),
         Categorical(name="race", levels=("White", "Black", "Other")),
         coded(Ordinal, "rincome", INCOMES, (*SILENT, "Not applicable")),
         coded(Categorical, "partyid", PARTIES, ("No answer", "Don't know")),
         coded(Categorical, "relig", RELIGIONS, ("No answer", "Don't know")),
         coded(Categorical, "denom", DENOMINATIONS, ("No answer", "Don't know", "Not applicable")),
-        whole("tvhours", 0, 24, 25, nullable=True),
+        integer("tvhours", 0, 24, 25, nullable=True),
     )
 )
 GSS_RULES = (
@@ -210,16 +211,18 @@ SPOUSE = ("Married-civ-spouse", "Married-AF-spouse")
 
 
 def adult_schema():
-    """Declared domains in 10 bins; one bin per year of education; gains and losses of 0 by name."""
+    """Declared domains in 10 bins, a bin per year of education, spikes at gains and losses of 0."""
     facts = {
         "education-num": {"bins": 16},
         "capital-gain": {"spikes": (0,)},
         "capital-loss": {"spikes": (0,)},
     }
-    holes = ("workclass", "occupation", "native-country")
-    given = schema("adult", nullable=False)
+    incomplete = ("workclass", "occupation", "native-country")
+    attributes = schema("adult", nullable=False)
     return Schema(
-        tuple(replace(a, nullable=a.name in holes, **facts.get(a.name, {})) for a in given)
+        tuple(
+            replace(a, nullable=a.name in incomplete, **facts.get(a.name, {})) for a in attributes
+        )
     )
 
 
@@ -283,12 +286,12 @@ ADULT_RULES = (
 CODES = {"nullable": True, "missing_codes": (-1, -5, -8, -9)}
 SPANS_SCHEMA = Schema(
     (
-        whole("age", 18, 90, 10, **CODES),
-        whole("birth_year", 1934, 2006, 10, **CODES),
+        integer("age", 18, 90, 10, **CODES),
+        integer("birth_year", 1934, 2006, 10, **CODES),
         coded(Categorical, "employed", ("yes", "no"), ("DK", "RF")),
-        whole("hours", 1, 80, 10, **CODES),
-        whole("start", 1, 366, 12, **CODES),
-        whole("end", 1, 366, 12, **CODES),
+        integer("hours", 1, 80, 10, **CODES),
+        integer("start", 1, 366, 12, **CODES),
+        integer("end", 1, 366, 12, **CODES),
     )
 )
 SPANS_RULES = (
@@ -318,7 +321,7 @@ def declared(schema, rules, **facts):
 
 
 def kinds(**codes):
-    """Codes by their kind, where all of them were missing codes."""
+    """Codes by their kind, in place of missing codes."""
     return {"missing_codes": (), **{kind: (code,) for kind, code in codes.items()}}
 
 
@@ -341,7 +344,7 @@ def spans_declared():
 
 
 def mroz_declared():
-    whole_column = {"nullable": False}
+    complete = {"nullable": False}
     return declared(
         MROZ,
         (
@@ -350,13 +353,13 @@ def mroz_declared():
             Never("inlf = 1 and hours = 0"),
             Determined("expersq", by="exper", map=tuple((x, x**2) for x in range(51))),
         ),
-        wage=whole_column,
-        lwage=whole_column,
+        wage=complete,
+        lwage=complete,
     )
 
 
 def fertil2_declared():
-    whole_column = {"nullable": False}
+    complete = {"nullable": False}
     return declared(
         FERTIL2,
         (
@@ -369,8 +372,8 @@ def fertil2_declared():
             Always("agefm <= age"),
             Always("agefbrth <= age"),
         ),
-        agefm=whole_column,
-        agefbrth=whole_column,
+        agefm=complete,
+        agefbrth=complete,
     )
 
 

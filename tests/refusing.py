@@ -1,4 +1,4 @@
-"""What holds of every refusal, whatever refuses."""
+"""Conditions that hold for every refusal."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ import pytest
 
 @contextlib.contextmanager
 def refuses(kind, match=None):
-    """Expect an error of ours: one line, of public facts, and no other error behind it."""
+    """Expect an error of missdp: one line of public facts, without a chained error."""
     with pytest.raises(kind, match=match) as caught:
         yield caught
     said = str(caught.value)
@@ -17,7 +17,7 @@ def refuses(kind, match=None):
 
 
 def refused(kind, match, call, *given, **named):
-    """Expect a call to be refused so; return what was said."""
+    """Expect a call to raise this error. Return its message."""
     with refuses(kind, match) as caught:
         call(*given, **named)
     return str(caught.value)

@@ -232,7 +232,7 @@ def test_built_pages_that_fetch_or_lead_nowhere_are_found(tmp_path):
 
 
 def test_source_runs_no_text_as_python():
-    """Schemas, rules and questions are parsed; only calls by these plain names could run them."""
+    """Schemas, rules and questions are parsed. Only calls by these plain names could run them."""
     calls = (
         (path, node)
         for path, text in FILES.items()

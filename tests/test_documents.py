@@ -1,4 +1,4 @@
-"""Whatever README and pages show is run, in the order of its page, and is what was measured."""
+"""Examples of README and pages run in the order of the page, and tables are as measured."""
 
 import contextlib
 import importlib
@@ -46,7 +46,7 @@ SILENT = {
     *("referees/how-claims-are-tested.md", "referees/known-limitations.md", "referees/methods.md"),
     *("referees/threat-model.md", "referees/read-this.md"),
 }
-# The last section of a page, about what an extra and Java bring.
+# The last section of a page, which needs an extra and Java.
 SPARK = "## Spark"
 # Pages that take more than two seconds.
 SLOW = (
@@ -65,7 +65,7 @@ TROUBLE = read("troubleshooting.md")
 
 
 def run_commands(example):
-    """Run the commands of a block, and compare what each says with what follows it."""
+    """Run the commands of a block, and compare each output with the text that follows it."""
     for part in re.split(r"^\$ ", example.parsed, flags=re.M)[1:]:
         command, _, expected = part.partition("\n")
         said = io.StringIO()
@@ -185,7 +185,7 @@ BLOCKS = re.findall(r"^```console\n(.*?)^```", README, flags=re.M | re.S)
 
 @pytest.mark.long
 def test_the_commands_of_the_readme(tmp_path, monkeypatch, capsys):
-    """The first two are those of `.ci/run`; what the demo shows is tested with the command."""
+    """The first two are those of `.ci/run`. The output of the demo is tested with the command."""
     install, tests, own = (block.strip() for block in BLOCKS)
     assert install.endswith("&& missdp demo")
     assert tests == "pytest -n 2"
@@ -251,7 +251,7 @@ def test_troubleshooting_quotes_messages_that_are_raised():
     assert set(shown) <= set(CASES)
 
 
-# What pages state was measured, and the scripts run.
+# Figures of pages were measured, and the scripts run.
 PAPERS = ROOT / "bench" / "papers"
 PRICES = ("b_table1", "b_table2", "b_table3", "b_table4", "b_figure2", "b_figure3", "c_figures4_6")
 FIGURES = ("a_figure2", "a_figure3", "a_figure4", "a_figure5", "a_decay")
@@ -295,7 +295,7 @@ def test_the_page_on_synthesis_holds_what_was_measured(script):
         assert f"% begin {name}\n" in page, name
         assert script("a_page").filled(page, only=name) == page, name
     lines = (PAPERS / "results" / "a_cells.csv").read_text(encoding="utf-8").splitlines()[1:]
-    found, wanted = shared.Measured(shared.RESULTS, fit=False).found, set()
+    found, wanted = shared.Measured(shared.RESULTS, fit=False).results, set()
     for name in FIGURES:
         cells = [*script(name).cells(), *script(name).cells_once()]
         wanted |= {*shared.with_seeds(cells, 3)}
@@ -305,7 +305,7 @@ def test_the_page_on_synthesis_holds_what_was_measured(script):
     unnamed = {path.stem for path in PAPERS.glob("a_*.py")} - {path.stem for path in named}
     assert unnamed <= {"a_shared", "a_accounts"}
     with pytest.raises(SystemExit):
-        script("a_figure2").main(["--short"])  # would mix with what the page states
+        script("a_figure2").main(["--short"])  # would mix with the cells of the page
 
 
 @pytest.mark.slow
@@ -325,7 +325,7 @@ def test_the_published_table_of_marginals_and_what_any_network_loses(script):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_scripts_of_prices_in_short(script):
-    """Each computes what its table states; what a published entry loses is found again."""
+    """Each computes its table, and finds the loss of a published entry again."""
     kept = script("_tables").results
     found = script("b_table1").measure(True)
     for entry in found["entries"]:

@@ -1,4 +1,4 @@
-"""What scikit-learn asks of an estimator, of one that does not import it."""
+"""Requirements of scikit-learn for an estimator, on an estimator that does not import it."""
 
 import json
 import subprocess

@@ -16,7 +16,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="locks of another kin
 
 @posix
 def test_what_stands_at_a_name_stays_what_it_is(tmp_path):
-    """Pipes, files that may only be read and impossible names are refused; links are followed."""
+    """Pipes, read-only files and impossible names are refused. Links are followed."""
     pipe, link, locked = (tmp_path / f"{n}.json" for n in ("pipe", "link", "locked"))
     os.mkfifo(pipe)
     link.symlink_to(pipe)
@@ -106,7 +106,7 @@ def test_content_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
 
 @posix
 def test_a_run_that_is_killed_leaves_a_hidden_file_for_the_next_run(tmp_path):
-    """No half-written file has the name of the output, and what is left is removed later."""
+    """No half-written file has the name of the output, and the hidden file is removed later."""
     code = """
 import os, signal, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The guard sees what is slower or less accurate, and is not alarmed by noise."""
+"""The guard reports slower and less accurate code, and gives no alarm for noise."""
 
 import io
 import json
@@ -322,13 +322,13 @@ def test_a_cache_that_was_cut_off_goes_on(tmp_path):
     job = dict.fromkeys(names, 1) | {"code": "now", "version": guard.VERSION, "figures": {}}
     lines = [json.dumps(job | {"numpy": version}) for version in (np.__version__, "1.0")]
     (tmp_path / "fits").write_text("\n".join([*lines, lines[0][:20]]))
-    assert len(guard.Fits(tmp_path / "fits").known) == 1
+    assert len(guard.Fits(tmp_path / "fits").results) == 1
 
 
 def test_a_cell_that_is_not_recorded_fails(capsys):
     cell = next(iter(guard.cells_of(guard.parsed(["--short"]))))
-    assert guard.told([], {}, [cell], {str(cell): {}}, as_json=False) == 0
-    assert guard.told([], {}, [cell], {}, as_json=False) == 1
+    assert guard.report([], {}, [cell], {str(cell): {}}, as_json=False) == 0
+    assert guard.report([], {}, [cell], {}, as_json=False) == 1
     assert f"{cell}: not recorded" in capsys.readouterr().out
 
 

@@ -62,7 +62,7 @@ PAIR = Schema(tuple(Categorical(name=name, levels=("x", "y")) for name in "ab"))
 
 @pytest.fixture
 def printed(monkeypatch):
-    """What a command prints of stages; after a tenth of a second instead of two."""
+    """Lines that a command prints about stages, after a tenth of a second instead of two."""
     lines = []
     monkeypatch.setattr(bars, "_printers", [])
     monkeypatch.setattr(bars, "MIN_SECONDS", 0.1)

@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-import holes_elsewhere
+import missing_elsewhere
 import mutants
 import pytest
 
@@ -122,6 +122,6 @@ def test_works_cited_for_referees_are_in_the_references():
 
 
 def test_missing_values_elsewhere_shows_the_kept_results():
-    results = json.loads(holes_elsewhere.RESULTS.read_text(encoding="utf-8"))
+    results = json.loads(missing_elsewhere.RESULTS.read_text(encoding="utf-8"))
     page = read("holes-elsewhere.md")
-    assert [table for table in holes_elsewhere.tables(results) if table not in page] == []
+    assert [table for table in missing_elsewhere.tables(results) if table not in page] == []

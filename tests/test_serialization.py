@@ -1,4 +1,4 @@
-"""Records go into files and come back; anything else is refused."""
+"""Records are written to files and read again. Other content is refused."""
 
 import contextlib
 import dataclasses
@@ -256,7 +256,7 @@ SINGLE = [
 
 
 def plain(record):
-    """What a record holds, arrays included: some records are the same object or different."""
+    """The content of a record as text, arrays included, since `==` of some records is identity."""
     return json.dumps(record.to_dict(), sort_keys=True)
 
 
@@ -391,7 +391,7 @@ def test_no_value_escapes_from_a_name_or_a_number_of_fields():
 
 
 def test_errors_of_pydantic_are_caught_in_one_place():
-    """No other file builds a validator, whose errors would quote what they were given."""
+    """No other file builds a validator, whose errors would quote their input."""
     package = Path(missdp.__file__).parent
     for path in package.rglob("*.py"):
         if path != package / "validation.py":

@@ -1,4 +1,4 @@
-"""What a guarantee says of refusals, and of bins and levels that other releases found."""
+"""Conditions of a guarantee about refusals, and about bins and levels of other releases."""
 
 import duckdb
 import numpy as np

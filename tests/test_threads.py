@@ -30,7 +30,7 @@ def threads():
 
 @pytest.fixture(autouse=True)
 def _three():
-    """What a user's process may have, on a machine of any number of cores."""
+    """Set the number of threads that a user's process may have, on any machine."""
     with threadpool_limits(3, user_api="blas"):
         yield
         assert threads() == {3}

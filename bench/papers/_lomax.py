@@ -1,4 +1,4 @@
-"""Lomax noise in proportion to a smooth bound: a law that the papers' figures are compared with.
+"""Lomax noise in proportion to a smooth bound, for comparison with the papers' figures.
 
 The noise is a Laplace vector over a Gamma(shape) variable. Its density is proportional to
 ``(1 + |x|_1) ** -(shape + d)`` on d coordinates. Its scale stays private, so an answer has no error
@@ -33,13 +33,13 @@ class Lomax:
 
     @property
     def loss(self) -> float:
-        """Privacy loss of a release, exactly."""
+        """Exact privacy loss of a release."""
         shifted = (self.shape + self.dimension) * math.log1p(self.alpha)
         return max(self.shape * self.beta, shifted + self.dimension * self.beta)
 
     @property
     def standard_deviation(self) -> float:
-        """Standard deviation of one coordinate, per unit of the bound; shape is above 2."""
+        """Standard deviation of one coordinate, per unit of the bound, for a shape above 2."""
         return math.sqrt(2 / ((self.shape - 1) * (self.shape - 2))) / self.alpha
 
     def quantile(self, level: float) -> float:
@@ -54,7 +54,7 @@ def plan_lomax(
     recipient_weight: float = 1.0,
     dimension: int = 1,
 ) -> Lomax:
-    """Return the noise of the least standard deviation on the profile M_j = 4 + j."""
+    """Return the noise with the smallest standard deviation on the profile M_j = 4 + j."""
     plans = []
     for shape in range(max(3, dimension + 1), max(64, 8 * dimension) + 1):
         beta = epsilon / shape
@@ -62,7 +62,8 @@ def plan_lomax(
         plans.append(Lomax(shape=shape, alpha=alpha, beta=beta, dimension=dimension))
     return min(
         plans,
-        key=lambda law: (
-            law.standard_deviation * reference_bound(law.beta, row_weight, recipient_weight, LEVEL)
+        key=lambda noise: (
+            noise.standard_deviation
+            * reference_bound(noise.beta, row_weight, recipient_weight, LEVEL)
         ),
     )

@@ -1,6 +1,6 @@
 """Draw docs/img/ground_truth.svg: the ground-truth ε of three accounts against the missing rate.
 
-Needs matplotlib, which the package itself does not depend on.
+The script needs matplotlib, which is no dependency of the package.
 
     python bench/papers/a_accounts.py
 """
@@ -19,7 +19,7 @@ TARGET = HERE.parents[1] / "docs" / "img" / "ground_truth.svg"
 
 def main():
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "missdp"  # the same drawing gives the same file
+    mpl.rcParams["svg.hashsalt"] = "missdp"  # equal drawings give equal files
     mpl.rcParams["svg.fonttype"] = "none"
     rates = np.linspace(0.0, 0.9, 37)
     rows = {"complete rows": [set("abcd")] * 4, "four overlapping marginals": GATES}

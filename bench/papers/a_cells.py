@@ -1,10 +1,10 @@
 """All cells that the figures of Mohapatra et al. (2024) need, in one resumable run.
 
     python bench/papers/a_cells.py --output /tmp/papers-a               # 45 CPU minutes
-    python bench/papers/a_cells.py --output /tmp/papers-a --minutes 10  # and again, to go on
+    python bench/papers/a_cells.py --output /tmp/papers-a --minutes 10  # again, to continue
 
-Every cell is fitted once first; then those that take least time are fitted again, with the next
-seed. Each figure has a script of its own, which measures what it needs if it is not there yet.
+Every cell is fitted once first. Then the fastest cells are fitted again, with the next seed. Each
+figure has a separate script, which measures the cells that it lacks.
 """
 
 import collections
@@ -22,7 +22,9 @@ PARTS = (a_figure4, a_figure5, a_figure2, a_figure3, a_decay)
 
 def later(part, measured):
     """Return the cells of further seeds, the cheapest of the first seed before the others."""
-    cost = {cell: found["seconds"] for cell, found in measured.found.items() if cell.seed == 0}
+    cost = {
+        cell: figures["seconds"] for cell, figures in measured.results.items() if cell.seed == 0
+    }
     cells = [cell for cell in part if cell.seed > 0]
     first = with_seeds(cells, 1)
     order = sorted(zip(cells, first, strict=True), key=lambda pair: (pair[0].seed, cost[pair[1]]))
@@ -30,9 +32,9 @@ def later(part, measured):
 
 
 def page(measured):
-    """Return how many fits stand behind the cells of each family."""
+    """Return the number of fits of the cells of each family."""
     fits = collections.Counter()
-    for cell in measured.found:
+    for cell in measured.results:
         fits[cell.family, with_seeds([cell], 1)[0]] += 1
     lines = []
     for family in (*ADAPTIVE, "DPAutoGAN"):
@@ -50,15 +52,15 @@ def page(measured):
 
 
 def main(argv=None):
-    asked = options(__doc__, argv, minutes={"type": float, "default": float("inf")})
-    cells = list(dict.fromkeys(c for part in PARTS for c in part.cells(asked.short)))
-    once = list(dict.fromkeys(c for part in PARTS for c in part.cells_once(asked.short)))
-    measured = Measured(asked.output, short=asked.short)
-    given = {"minutes": asked.minutes}
-    if measured.need([*with_seeds(cells, 1), *once], **given):
-        again = later(with_seeds(cells, asked.seeds), measured)
-        if measured.need(again, **given):
-            print(f"{len(measured.found)} cells in {measured.path}", file=sys.stderr)
+    arguments = options(__doc__, argv, minutes={"type": float, "default": float("inf")})
+    cells = list(dict.fromkeys(c for part in PARTS for c in part.cells(arguments.short)))
+    once = list(dict.fromkeys(c for part in PARTS for c in part.cells_once(arguments.short)))
+    measured = Measured(arguments.output, short=arguments.short)
+    limits = {"minutes": arguments.minutes}
+    if measured.need([*with_seeds(cells, 1), *once], **limits):
+        again = later(with_seeds(cells, arguments.seeds), measured)
+        if measured.need(again, **limits):
+            print(f"{len(measured.results)} cells in {measured.path}", file=sys.stderr)
 
 
 if __name__ == "__main__":

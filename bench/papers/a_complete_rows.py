@@ -1,9 +1,9 @@
-"""Section 4.1 of Mohapatra et al. (2024): how many complete rows are left, and how biased they are.
+"""Section 4.1 of Mohapatra et al. (2024): the number and the bias of complete rows.
 
-    python bench/papers/a_complete_rows.py          # seconds; nothing is fitted, nothing is private
+    python bench/papers/a_complete_rows.py          # seconds, without fits and without privacy
 
-Two-way distance to the truth of the complete rows themselves, without any noise, and of as many
-rows drawn at random from the truth (mean of five draws). What the first has more is bias.
+The script prints two-way distances to the truth: of the complete rows without noise, and of as many
+rows drawn at random from the truth (mean of five draws). The difference of these distances is bias.
 """
 
 import sys
@@ -18,24 +18,28 @@ FILES += ("mnar_0.1", "mnar_0.2", "mnar_0.3")
 DRAWS = 5
 
 
-def found(data, file):
-    """Return complete rows, their distance, and that of as many rows drawn at random."""
-    truth, holes = truth_of(data, False), table(data, file)
-    left = np.flatnonzero(~holes.incomplete_rows())
+def complete_rows(data, file):
+    """Return the number of complete rows, their distance, and the distance of random rows."""
+    truth, incomplete = truth_of(data, False), table(data, file)
+    complete = np.flatnonzero(~incomplete.incomplete_rows())
     rng = np.random.default_rng(0)
     drawn = [
-        marginal_distance(truth, truth.take(rng.permutation(len(truth))[: len(left)]), k=2).mean
+        marginal_distance(truth, truth.take(rng.permutation(len(truth))[: len(complete)]), k=2).mean
         for _ in range(DRAWS)
     ]
-    return len(left), marginal_distance(truth, truth.take(left), k=2).mean, float(np.mean(drawn))
+    return (
+        len(complete),
+        marginal_distance(truth, truth.take(complete), k=2).mean,
+        float(np.mean(drawn)),
+    )
 
 
 def claims(by):
     adult = {file: by["adult", file][0] for file in FILES}
     yield Claim(
         "Adult's 32,000 rows: about 5,000 complete with MAR 20 %, 1,000 with MCAR or MNAR 20 %",
-        f"{adult['mar_0.2']:,}; {adult['mcar_0.2']:,} and {adult['mnar_0.2']:,}, of 30,162 "
-        "(the published files hold the rows without genuine holes)",
+        f"MAR {adult['mar_0.2']:,}, MCAR {adult['mcar_0.2']:,}, MNAR {adult['mnar_0.2']:,}, of "
+        "30,162 (the published files hold the originally complete rows)",
         True,
     )
     shares = {}
@@ -53,13 +57,13 @@ def claims(by):
 
 
 def page(measured=None):  # noqa: ARG001
-    by = {(data, file): found(data, file) for data in DATA for file in FILES}
+    by = {(data, file): complete_rows(data, file) for data in DATA for file in FILES}
     lines = []
     for (data, file), (rows, biased, drawn) in by.items():
         kind, rate = file.split("_")
         name = f"{kind.upper()} {100 * float(rate):.0f} %"
         lines.append([DATA[data], name, f"{rows:,}", small(biased), small(drawn)])
-    head = ["", "holes", "complete rows", "their distance", "of as many random rows"]
+    head = ["", "missing", "complete rows", "their distance", "of as many random rows"]
     return [*claims_table(claims(by)), "", *markdown(head, lines)]
 
 

@@ -1,11 +1,11 @@
-"""Numbers in the text of Mohapatra et al. (2024): how much utility complete rows lose, MCAR.
+"""Numbers in the text of Mohapatra et al. (2024): the utility that complete rows lose, MCAR.
 
     python bench/papers/a_decay.py                         # from the cells of the docs: seconds
     python bench/papers/a_decay.py --output /tmp/papers-a  # measured again: 11 CPU minutes
     python bench/papers/a_decay.py --output /tmp/short --short
 
 Relative growth of the two-way distance (and fall of F1) from nothing missing to complete rows, at
-epsilon 1. The published data have no 5 %: those holes are drawn here, a draw for each seed.
+epsilon 1. The published data have no 5 %. These missing cells are drawn here, once for each seed.
 """
 
 import sys
@@ -33,10 +33,10 @@ def cells_once(short=False):
 
 
 def growth(measured, data, family, rate):
-    """Return by what share of itself the distance grows."""
+    """Return the relative growth of the distance."""
     none = measured.mean("two_way", data=data, file="truth", family=family)
-    given = {"data": data, "family": family, "missing": "complete-rows"}
-    return measured.mean("two_way", file=FILES[rate], **given) / none - 1
+    settings = {"data": data, "family": family, "missing": "complete-rows"}
+    return measured.mean("two_way", file=FILES[rate], **settings) / none - 1
 
 
 def span(values):

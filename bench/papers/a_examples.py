@@ -1,10 +1,11 @@
-"""Examples 5.5 to 5.13 of Mohapatra et al. (2024): what small sets of marginals cost the truth.
+"""Examples 5.5 to 5.13 of Mohapatra et al. (2024): ground-truth loss of small sets of marginals.
 
     python bench/papers/a_examples.py          # a second
 
-State, Gender and Income are missing with probability 1/4 each, Occupation never; epsilon 1 is split
-evenly. Published figures charge pε for a marginal that a row enters with probability p; the loss is
-log(1 + p(e^ε − 1)), and the mask mixture adds such losses up for each set of observed attributes.
+State, Gender and Income are missing with probability 1/4 each, Occupation is never missing. Epsilon
+1 is split evenly. Published figures charge pε for a marginal that a row enters with probability p.
+The loss is log(1 + p(e^ε − 1)). The mask mixture adds these losses up for each set of observed
+attributes.
 """
 
 import sys
@@ -27,19 +28,19 @@ EXAMPLES = {
 
 def figures():
     """Return the linear, sound and exact figure of every example."""
-    found = {}
+    by_name = {}
     for name, (required_sets, _) in EXAMPLES.items():
         even = [1 / len(required_sets)] * len(required_sets)
         paper = paper_approximation(required_sets, even, observed=OBSERVED)
         sound = sound_partition(required_sets, even, observed=OBSERVED).cost
         exact = mask_mixture(required_sets, even, observed=OBSERVED).epsilon
-        found[name] = (paper.linear_epsilon, sound, exact)
-    return found
+        by_name[name] = (paper.linear_epsilon, sound, exact)
+    return by_name
 
 
 def claims():
-    found = figures()
-    linear = {name: values[0] for name, values in found.items()}
+    by_name = figures()
+    linear = {name: values[0] for name, values in by_name.items()}
     three = list(EXAMPLES)[:3]
     same = all(abs(linear[name] - EXAMPLES[name][1]) < 0.0051 for name in three)
     yield Claim(
@@ -49,13 +50,13 @@ def claims():
     )
     yield Claim(
         "these are bounds on the loss",
-        "sound: " + ", ".join(f"{found[name][1]:.4f}" for name in three),
+        "sound: " + ", ".join(f"{by_name[name][1]:.4f}" for name in three),
         False,
     )
     name = "5.13, attributes one by one"
     yield Claim(
         "Example 5.13: .9375, since one attribute only may be amplified (Theorem 5.12)",
-        f"every attribute amplifies its own model: {found[name][2]:.4f}, and proven",
+        f"every attribute amplifies its own model: {by_name[name][2]:.4f}, and proven",
         False,
     )
 

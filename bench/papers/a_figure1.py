@@ -1,11 +1,12 @@
-"""Figure 1 and Example 5.1 of Mohapatra et al. (2024): one row of the truth, many rows with holes.
+"""Figure 1 and Example 5.1 of Mohapatra et al. (2024): one row of the truth, many incomplete rows.
 
     python bench/papers/a_figure1.py           # a second
 
-A mechanism hides every income at the maximum of the whole column. Two tables that differ in one
-person's income then differ in more rows once the values went missing, so a guarantee for the
-incomplete table says little about the truth. Missingness that is drawn for each row by itself does
-no such thing (Theorem 5.2), and this library states ground-truth guarantees for that only.
+A mechanism hides every income at the maximum of the column. Two tables that differ in one person's
+income then differ in more rows after the values went missing. A guarantee for the incomplete table
+therefore implies little about the truth. Missingness that is drawn independently for each row
+changes one row only (Theorem 5.2). This library states ground-truth guarantees only for independent
+rows.
 """
 
 import sys
@@ -21,12 +22,12 @@ ROWS = 200
 
 
 def hidden_at_the_top(incomes):
-    """Return the incomes that are seen: none that equals the largest of all."""
+    """Return the incomes with NaN in place of the largest."""
     return np.where(incomes == incomes.max(), np.nan, incomes)
 
 
 def rows_that_differ(one, two):
-    """Return in how many rows two columns differ, a hole being a value of its own."""
+    """Return the number of rows in which two columns differ. A missing cell is a value."""
     return int((~((one == two) | (np.isnan(one) & np.isnan(two)))).sum())
 
 
@@ -40,15 +41,15 @@ def differing_rows():
 
 
 def stated():
-    """Return the ground-truth epsilon without an assumption (None: refused), and with it."""
+    """Return the ground-truth epsilon without an assumption (None: refused) and with one."""
     schema = Schema((Numeric(name="income", lower=0, upper=120, bins=6, nullable=True),))
     codes = {"income": np.arange(ROWS) % 7}
     model = PrivBayes(epsilon=1.0, delta=0.0, random_state=0).fit(Table.from_codes(schema, codes))
     try:
-        told = model.ground_truth_guarantee(None).epsilon
+        epsilon = model.ground_truth_guarantee(None).epsilon
     except UnprovenError:
-        told = None
-    return told, model.ground_truth_guarantee(RowIndependentMissingness()).epsilon
+        epsilon = None
+    return epsilon, model.ground_truth_guarantee(RowIndependentMissingness()).epsilon
 
 
 def claims():
@@ -61,8 +62,8 @@ def claims():
     without, independent = stated()
     yield Claim(
         "epsilon carries over if each row loses its values independently (Theorem 5.2)",
-        ("without that assumption nothing is stated" if without is None else f"{without:g}")
-        + f"; with it epsilon stays {independent:.6g}",
+        ("no epsilon without that assumption" if without is None else f"{without:g}")
+        + f", and an unchanged epsilon of {independent:.6g} with it",
         without is None and independent <= 1.0,
     )
 

@@ -1,11 +1,11 @@
-"""Figure 3 of Mohapatra et al. (2024): adaptive against complete rows as more is missing, MCAR.
+"""Figure 3 of Mohapatra et al. (2024): adaptive against complete rows by missing rate, MCAR.
 
     python bench/papers/a_figure3.py                         # from the cells of the docs: seconds
     python bench/papers/a_figure3.py --output /tmp/papers-a  # measured again: 17 CPU minutes
     python bench/papers/a_figure3.py --output /tmp/short --short
 
-Epsilon 1. F1 is the mean over nine learners and two targets, of 5,000 rows, with a fifth of the
-true rows held out of the fit as well; published are all targets, without holding out. F1 and
+Epsilon is 1. F1 is the mean over nine learners and two targets, of 5,000 rows. A fifth of the true
+rows is held out of the fit, too. The published F1 has all targets, and no rows are held out. F1 and
 DPAutoGAN are single fits.
 """
 
@@ -37,7 +37,7 @@ def ways(family):
 
 
 def cells(short=False):
-    """Distances."""
+    """Yield the cells of distances."""
     for data in ("adult",) if short else DATA:
         for family in ("PrivBayes",) if short else QUICK:
             yield Cell("distance", data, "truth", family)
@@ -47,7 +47,7 @@ def cells(short=False):
 
 
 def cells_once(short=False):
-    """F1, and families that take longer: one fit."""
+    """Yield the cells of F1 and of slower families, which are fitted once."""
     if short:
         return
     yield from f1_cells("adult")
@@ -76,12 +76,12 @@ def pairs(measured, what, families=QUICK):
         for family in families:
             none = value(measured, what, data, family, 0, "")
             for rate in RATES:
-                found = [
+                both = [
                     value(measured, what, data, family, rate, missing)
                     for missing in ("observed", "complete-rows")
                 ]
-                if not np.isnan([*found, none]).any():
-                    yield data, family, rate, *found, none
+                if not np.isnan([*both, none]).any():
+                    yield data, family, rate, *both, none
 
 
 def percent(values):
@@ -91,11 +91,11 @@ def percent(values):
 def claims(measured):
     metrics = {"one_way": ("one-way", 68), "two_way": ("two-way", 66), "f1": ("F1", 24)}
     for what, (name, published) in metrics.items():
-        found = list(pairs(measured, what))
+        entries = list(pairs(measured, what))
         sign = 1 if what == "f1" else -1
-        better, same = how_many(sign * (a - c) > 0 for *_, a, c, _ in found)
+        better, same = how_many(sign * (a - c) > 0 for *_, a, c, _ in entries)
         by = {
-            rate: percent([sign * (a - c) / c for _, _, r, a, c, _ in found if r == rate])
+            rate: percent([sign * (a - c) / c for _, _, r, a, c, _ in entries if r == rate])
             for rate in RATES
         }
         yield Claim(
@@ -112,39 +112,39 @@ def claims(measured):
         level, same = how_many(loss <= 0.05 for loss in tenth)
         yield Claim(
             f"{name}: with 10 % missing, adaptive is often level with nothing missing",
-            f"within 5 % in {level}; {percent(tenth)} worse",
+            f"within 5 % in {level} ({percent(tenth)} worse)",
             same,
         )
-    # The text takes F1 on BR2000 out of what it says.
+    # The text excludes F1 on BR2000 from its claim.
     for what, name, winner, out in (
         ("two_way", "two-way: PrivBayesE is generally best", "PrivBayes", ()),
         ("f1", "F1: KaminoI is best, but for BR2000,", "Kamino", ("br2000",)),
     ):
         pick = max if what == "f1" else min
         best = {data: [] for data in DATA}
-        for data, found in best.items():
+        for data, entries in best.items():
             for rate in RATES:
                 by = {
                     f: value(measured, what, data, f, rate, "observed")
                     for f in ("PrivBayes", "Kamino", "DPMisGAN")
                 }
                 if not np.isnan(list(by.values())).any():
-                    found.append(pick(by, key=by.get))
+                    entries.append(pick(by, key=by.get))
         counts = (
             f"{DATA[data]}: "
-            + ", ".join(f"{ADAPTIVE[f]} {found.count(f)}" for f in by)
-            + f" of {len(found)}"
-            for data, found in best.items()
+            + ", ".join(f"{ADAPTIVE[f]} {entries.count(f)}" for f in by)
+            + f" of {len(entries)}"
+            for data, entries in best.items()
         )
         yield Claim(
             f"{name} of the three adaptive ones",
-            "; ".join(counts),
+            ". ".join(counts),
             how_many(b == winner for data in best if data not in out for b in best[data])[1],
         )
 
 
 def table_of(measured, what, families):
-    """Adaptive / complete rows by rate; of complete rows alone for a baseline."""
+    """Adaptive / complete rows by rate, and complete rows only for a baseline."""
     head = ["", "", "nothing missing", *(f"{100 * rate:.0f} %" for rate in RATES)]
     lines = []
     for data, title in DATA.items():
@@ -152,13 +152,13 @@ def table_of(measured, what, families):
             if family not in QUICK and data != "adult":
                 continue
             digits = 3 if what == "f1" else 4
-            alone = family == "DPAutoGAN"
-            none = "" if alone else small(value(measured, what, data, family, 0, ""), digits)
+            is_baseline = family == "DPAutoGAN"
+            none = "" if is_baseline else small(value(measured, what, data, family, 0, ""), digits)
             shown = []
             for rate in RATES:
-                names = ("complete-rows",) if alone else ("observed", "complete-rows")
-                found = [value(measured, what, data, family, rate, name) for name in names]
-                shown.append(" / ".join(["–"] * alone + [small(v, digits) for v in found]))
+                names = ("complete-rows",) if is_baseline else ("observed", "complete-rows")
+                values = [value(measured, what, data, family, rate, name) for name in names]
+                shown.append(" / ".join(["–"] * is_baseline + [small(v, digits) for v in values]))
             lines.append([title, family, none, *shown])
     return markdown(head, lines)
 
@@ -175,7 +175,7 @@ def page(measured):
         "",
         *table_of(measured, "two_way", (*QUICK, "DPAutoGAN")),
         "",
-        "F1, adaptive / complete rows; classifiers that are trained on true rows reach "
+        "F1, adaptive / complete rows. Classifiers that are trained on true rows reach "
         + " and ".join(f"{v} ({k})" for k, v in real.items())
         + ":",
         "",

@@ -50,20 +50,20 @@ def value(measured, data, family, kind, missing):
 
 
 def claims(measured):
-    found = [
+    pairs = [
         (kind, *(value(measured, data, family, kind, m) for m in ("observed", "complete-rows")))
         for data in DATA
         for family in QUICK
         for kind in FILES
     ]
-    better, same = how_many(a < c for _, a, c in found)
+    better, same = how_many(a < c for _, a, c in pairs)
     yield Claim("adaptive beats complete rows under every mechanism", f"better in {better}", same)
     rows = {
         (data, kind): int((~table(data, file).incomplete_rows()).sum())
         for data in DATA
         for kind, file in FILES.items()
     }
-    counts = "; ".join(
+    counts = ". ".join(
         f"{title}: " + ", ".join(f"{kind} {rows[data, kind]:,}" for kind in FILES)
         for data, title in DATA.items()
     )
@@ -90,7 +90,7 @@ def claims(measured):
     yield Claim(
         "so the number of complete rows matters more than the mechanism",
         f"with as many complete rows, MAR has {min(beside):.1f} to {max(beside):.1f} times the "
-        f"error of MCAR; that is less than what the fewer rows cost in {more}",
+        f"error of MCAR. The loss by fewer rows is larger in {more}",
         same,
     )
     chosen = [
@@ -101,7 +101,7 @@ def claims(measured):
         for kind in ("MAR", "MAR, same rows", "MNAR")
     ]
     yield Claim(
-        "(not published) values and holes modelled together",
+        "(not published) values and missing cells modelled together",
         f"adaptive has {min(chosen):.2f} to {max(chosen):.2f} times the error of `joint` under MAR "
         "and MNAR (PrivBayes and AIM)",
         "new",
@@ -116,8 +116,8 @@ def page(measured):
             shown = []
             for kind in FILES:
                 names = ways(family)
-                found = [small(value(measured, data, family, kind, name)) for name in names]
-                shown.append(" / ".join(["–"] * (3 - len(found)) + found))
+                figures = [small(value(measured, data, family, kind, name)) for name in names]
+                shown.append(" / ".join(["–"] * (3 - len(figures)) + figures))
             lines.append([title, family, small(value(measured, data, family, "", "")), *shown])
     return [
         *claims_table(claims(measured)),

@@ -4,8 +4,8 @@
     python bench/papers/a_figure5.py --output /tmp/papers-a  # measured again: 9 CPU minutes
     python bench/papers/a_figure5.py --output /tmp/short --short
 
-Two-way distance. Published is also a run without privacy, which this library cannot do: the last
-epsilon is 100 instead.
+The figures are two-way distances. The published figure has also a run without privacy, which this
+library cannot do. The last epsilon is 100 instead.
 """
 
 import itertools
@@ -55,7 +55,7 @@ def claims(measured):
     every = [*curves.values(), *(curve(measured, f, "complete-rows") for f in QUICK)]
     falls, same = how_many(b < a for c in every for a, b in itertools.pairwise(c))
     not_so = [ADAPTIVE[f] for f, c in curves.items() if sorted(c, reverse=True) != c]
-    less = f"in {falls} steps" + (f"; not {', '.join(not_so)}" if not_so else "")
+    less = f"in {falls} steps" + (f", not for {', '.join(not_so)}" if not_so else "")
     yield Claim("more epsilon, less error, for all", less, same)
     for family in ("PrivBayes", "Kamino"):
         wins, same = how_many(

@@ -1,9 +1,9 @@
-"""Write the tables of bench/papers/synthesis.md from what was measured; nothing is fitted.
+"""Write the tables of bench/papers/synthesis.md from measured cells, without a fit.
 
     python bench/papers/a_page.py              # 10 CPU seconds
-    python bench/papers/a_page.py --check      # say whether the page holds these tables
+    python bench/papers/a_page.py --check      # whether the page has these tables
 
-A block of the page stands between "% begin NAME" and "% end NAME", NAME being a script's.
+A block of the page stands between "% begin NAME" and "% end NAME", where NAME is a script.
 """
 
 import argparse
@@ -17,26 +17,26 @@ PAGE = HERE / "synthesis.md"
 BLOCK = re.compile(r"% begin (?P<name>\w+)\n.*?\n% end (?P=name)", re.DOTALL)
 
 
-def block(found):
-    name = found["name"]
+def block(match):
+    name = match["name"]
     lines = importlib.import_module(name).page(Measured(RESULTS, fit=False))
     return "\n".join([f"% begin {name}", "", *lines, "", f"% end {name}"])
 
 
 def filled(text, only=None):
-    """Return the page with the blocks as they should be."""
+    """Return the page with blocks from the measured cells."""
     return BLOCK.sub(lambda m: block(m) if only in (None, m["name"]) else m[0], text)
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    asked = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     text = PAGE.read_text(encoding="utf-8")
-    wanted = filled(text)
-    if asked.check:
-        return 0 if text == wanted else "the page does not hold what was measured"
-    PAGE.write_text(wanted, encoding="utf-8")
+    expected = filled(text)
+    if options.check:
+        return 0 if text == expected else "the page does not hold what was measured"
+    PAGE.write_text(expected, encoding="utf-8")
     return 0
 
 

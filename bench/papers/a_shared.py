@@ -1,8 +1,8 @@
-"""What the scripts on Mohapatra et al. (2024) share: cells to measure, and where they are kept.
+"""Shared code of the scripts on Mohapatra et al. (2024): cells to measure, and their file.
 
-A cell is one synthesizer fitted once to one incomplete table. Each is measured once and appended
-to `a_cells.csv` in the folder given by `--output`, so a run that was stopped goes on where it was.
-The default folder holds what the documentation states, and nothing is fitted then.
+A cell is one synthesizer fitted once to one incomplete table. Each cell is measured once and
+appended to `a_cells.csv` in the folder of `--output`. A stopped run therefore continues from the
+last cell. The default folder holds the cells of the documentation. A run on it fits nothing.
 Adult and BR2000 are read as everywhere in `bench`: declared domains, numerics in 10 declared bins.
 """
 
@@ -47,7 +47,7 @@ FAMILIES = {
     "DPAutoGAN": (DPAutoGAN, {}),
 }
 QUICK = ("PrivBayes", "AIM", "Kamino", "DPMisGAN")
-# What the adaptive variant of each is called.
+# Published names of the adaptive variants.
 ADAPTIVE = {
     "PrivBayes": "PrivBayesE",
     "PrivBayes, delta 1e-6": "PrivBayesE, delta 1e-6",
@@ -67,7 +67,7 @@ COLOURS = {
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One fit: `what` is "distance" or "f1"; `missing` is "" where nothing is missing."""
+    """One fit. `what` is "distance" or "f1", and `missing` is "" where nothing is missing."""
 
     what: str
     data: str
@@ -85,20 +85,20 @@ MEASURED = ("one_way", "two_way", "f1", "seconds")
 
 
 def options(text, argv, **more):
-    """Read the command line that all scripts have."""
+    """Read the options of the command line that all scripts have."""
     parser = argparse.ArgumentParser(description=text.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where cells are kept")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the cells")
     parser.add_argument("--seeds", type=int, default=2, help="fits of each cell")
     parser.add_argument("--short", action="store_true", help="few cells of few rows: seconds")
     for name, settings in more.items():
         parser.add_argument(f"--{name}", **settings)
-    found = parser.parse_args(argv)
-    if found.short and found.output == RESULTS:
-        parser.error("--short measures something else: give another --output")
+    parsed = parser.parse_args(argv)
+    if parsed.short and parsed.output == RESULTS:
+        parser.error("--short measures other cells: name another --output")
     if not SHARED.exists():
         raise SystemExit(f"needs the data folder {SHARED}")
-    found.output.mkdir(parents=True, exist_ok=True)
-    return found
+    parsed.output.mkdir(parents=True, exist_ok=True)
+    return parsed
 
 
 # Measuring
@@ -106,30 +106,34 @@ def options(text, argv, **more):
 
 @cache
 def truth_of(data, short):
-    found = table(data, "truth", nullable=False)
-    return found.take(np.arange(SHORT_ROWS)) if short else found
+    rows = table(data, "truth", nullable=False)
+    return rows.take(np.arange(SHORT_ROWS)) if short else rows
 
 
 def private_of(cell, short):
-    """Return the incomplete table of a cell, row by row beside the truth."""
+    """Return the incomplete table of a cell, with rows in the order of the truth."""
     if cell.file == "truth":
         return truth_of(cell.data, short)
     if cell.file.startswith("simulated_"):
         rate = float(cell.file.rsplit("_", 1)[1])
         return MCAR(rate=rate).apply(truth_of(cell.data, short), random_state=cell.seed)
-    found = table(cell.data, cell.file)
-    return found.take(np.arange(SHORT_ROWS)) if short else found
+    rows = table(cell.data, cell.file)
+    return rows.take(np.arange(SHORT_ROWS)) if short else rows
 
 
 def fitted(cell, private, rows):
     """Fit and draw as many rows as the truth has."""
     made, settings = FAMILIES[cell.family]
-    given = {"epsilon": cell.epsilon, "delta": 1e-6, "random_state": cell.seed}
-    given |= {"missing": cell.missing} if cell.missing else {}
-    given |= {"imputer": cell.imputer, "imputer_share": cell.share or 0.5} if cell.imputer else {}
+    parameters = {"epsilon": cell.epsilon, "delta": 1e-6, "random_state": cell.seed}
+    parameters |= {"missing": cell.missing} if cell.missing else {}
+    parameters |= (
+        {"imputer": cell.imputer, "imputer_share": cell.share or 0.5} if cell.imputer else {}
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakGuaranteeWarning)  # of large epsilons, as published
-        return made(**(given | settings)).fit(private).sample_table(rows, random_state=cell.seed)
+        warnings.simplefilter("ignore", WeakGuaranteeWarning)  # about large epsilons, as published
+        return (
+            made(**(parameters | settings)).fit(private).sample_table(rows, random_state=cell.seed)
+        )
 
 
 def measure(cell, *, short=False):
@@ -141,8 +145,8 @@ def measure(cell, *, short=False):
     truth, private, test = truth_of(cell.data, short), private_of(cell, short), None
     if cell.what == "f1":
         order = np.random.default_rng(cell.seed).permutation(len(truth))
-        held, kept = np.split(order, [round(HELD_OUT * len(truth))])
-        truth, private, test = truth.take(kept), private.take(kept), truth.take(held)
+        held, training = np.split(order, [round(HELD_OUT * len(truth))])
+        truth, private, test = truth.take(training), private.take(training), truth.take(held)
     start = time.process_time()
     made = truth if cell.family == "truth" else fitted(cell, private, len(truth))
     seconds = time.process_time() - start
@@ -162,11 +166,11 @@ def measure(cell, *, short=False):
 
 
 class Measured:
-    """The cells that were measured, in a folder; asks for others are measured first."""
+    """The measured cells of a folder. Other cells are measured on request."""
 
     def __init__(self, folder, *, short=False, fit=True):
         self.path, self.short, self.fit = folder / "a_cells.csv", short, fit
-        self.found = {}
+        self.results = {}
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as stream:
                 for row in csv.DictReader(stream):
@@ -176,48 +180,48 @@ class Measured:
                         epsilon=float(row["epsilon"]),
                         seed=int(row["seed"]),
                     )
-                    self.found[cell] = {k: float(row[k]) if row[k] else None for k in MEASURED}
+                    self.results[cell] = {k: float(row[k]) if row[k] else None for k in MEASURED}
 
     def need(self, cells, *, minutes=float("inf")):
-        """Measure those that are new, and keep each at once; stop after so many CPU minutes."""
+        """Measure new cells, write each at once, and stop after some CPU minutes."""
         for cell in cells:
-            if cell in self.found:
+            if cell in self.results:
                 continue
             if not self.fit:
                 raise SystemExit(f"not measured: {cell}")
             if time.process_time() > 60 * minutes:
-                print("out of time; the same command goes on from here")
+                print("out of time: repeat the command to continue")
                 return False
-            found = dict(zip(MEASURED, measure(cell, short=self.short), strict=True))
-            self.found[cell] = found
-            self._append(cell, found)
+            figures = dict(zip(MEASURED, measure(cell, short=self.short), strict=True))
+            self.results[cell] = figures
+            self._append(cell, figures)
         return True
 
-    def _append(self, cell, found):
+    def _append(self, cell, figures):
         new = not self.path.exists()
-        shown = ["" if found[k] is None else f"{found[k]:.4f}" for k in MEASURED[:3]]
+        shown = ["" if figures[k] is None else f"{figures[k]:.4f}" for k in MEASURED[:3]]
         with self.path.open("a", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             if new:
                 writer.writerow([*KEYS, *MEASURED])
             values = [f"{v:g}" if isinstance(v, float) else v for v in astuple(cell)]
-            writer.writerow([*values, *shown, f"{found['seconds']:.1f}"])
-        print(cell, shown, f"{found['seconds']:.1f} s", flush=True, file=sys.stderr)
+            writer.writerow([*values, *shown, f"{figures['seconds']:.1f}"])
+        print(cell, shown, f"{figures['seconds']:.1f} s", flush=True, file=sys.stderr)
 
     def values(self, what, **settings):
-        """Return one figure of every seed of a cell that was measured."""
+        """Return one figure for all measured seeds of a cell."""
         wanted = Cell("f1" if what == "f1" else "distance", **settings)
         cells = (replace(wanted, seed=seed) for seed in range(MOST_SEEDS))
-        found = [self.found[cell][what] for cell in cells if cell in self.found]
-        if not found:
+        figures = [self.results[cell][what] for cell in cells if cell in self.results]
+        if not figures:
             raise KeyError(f"not measured: {wanted}")
-        return found
+        return figures
 
     def mean(self, what, **settings):
         return statistics.mean(self.values(what, **settings))
 
     def maybe(self, what, **settings):
-        """Return the mean, or NaN for what there was no time to measure."""
+        """Return the mean, or NaN for a cell that was not measured."""
         try:
             return self.mean(what, **settings)
         except KeyError:
@@ -225,7 +229,7 @@ class Measured:
 
 
 def with_seeds(cells, seeds):
-    """Return the cells for every seed, all cells of a seed before the next."""
+    """Return the cells for every seed, all cells of a seed before the next seed."""
     cells = list(cells)
     return [replace(cell, seed=seed) for seed in range(seeds) for cell in cells]
 
@@ -245,7 +249,7 @@ def markdown(head, rows):
 
 
 def canvas(width, height, *shape, **more):
-    """Return a figure and its axes, whose drawing is the same file every time."""
+    """Return a figure and its axes. Equal drawings give equal files."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -256,7 +260,7 @@ def canvas(width, height, *shape, **more):
 
 
 def save(figure, name, folder, *, columns=4):
-    """Write the drawing beside the cells, or for the documentation if they are its own."""
+    """Write the drawing to the folder of the cells, or to the documentation for its cells."""
     shown = figure.axes[0].get_legend_handles_labels()
     figure.legend(*shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=7)
     path = (IMAGES if folder == RESULTS else folder) / f"papers-synthesis-{name}.svg"
@@ -267,11 +271,11 @@ def save(figure, name, folder, *, columns=4):
 
 @dataclass(frozen=True)
 class Claim:
-    """What was published, what was measured here, and whether that is the same."""
+    """A published claim, the measurement here, and whether both agree."""
 
     published: str
     ours: str
-    same: bool | str | None  # None: neither a yes nor a no; "new": nothing was published
+    same: bool | str | None  # None: agrees in part, "new": not published
 
     @property
     def verdict(self):
@@ -285,24 +289,24 @@ def claims_table(claims):
 
 
 def how_many(truths):
-    """Return "7 of 8", and whether that is all, most or fewer."""
-    found = [bool(t) for t in truths]
-    share = sum(found) / len(found)
-    return f"{sum(found)} of {len(found)}", True if share == 1 else None if share >= 0.5 else False
+    """Return "7 of 8", and True for all, None for at least half, False for fewer."""
+    holds = [bool(t) for t in truths]
+    share = sum(holds) / len(holds)
+    return f"{sum(holds)} of {len(holds)}", True if share == 1 else None if share >= 0.5 else False
 
 
 def run(module, argv):
-    """Measure what is new, print published beside ours, draw: what every figure's script does."""
-    asked = options(module.__doc__, argv)
-    measured = Measured(asked.output, short=asked.short)
-    own = asked.output != RESULTS  # the committed cells have as many seeds as there was time for
-    if own:
-        wanted = [
-            *module.cells_once(asked.short),
-            *with_seeds(module.cells(asked.short), asked.seeds),
+    """Measure new cells, print published and own figures, and draw the figure of a script."""
+    arguments = options(module.__doc__, argv)
+    measured = Measured(arguments.output, short=arguments.short)
+    is_new = arguments.output != RESULTS  # the committed cells have different numbers of seeds
+    if is_new:
+        requested = [
+            *module.cells_once(arguments.short),
+            *with_seeds(module.cells(arguments.short), arguments.seeds),
         ]
-        measured.need(dict.fromkeys(wanted))
-    if not asked.short:
+        measured.need(dict.fromkeys(requested))
+    if not arguments.short:
         print("\n".join(module.page(measured)))
-        module.draw(measured, asked.output)
+        module.draw(measured, arguments.output)
     return measured

@@ -1,19 +1,26 @@
-"""Table 1 of Mohapatra et al. (2024), recomputed: what marginals cost for the ground truth.
+"""Table 1 of Mohapatra et al. (2024), recomputed: ground-truth loss of marginals.
 
     python bench/papers/a_table1.py            # about 4 CPU seconds
     python bench/papers/a_table1.py --short    # the first rate of each
     python bench/papers/a_table1.py --row      # the line of docs/referees/claims.md
 
-(It is Table 2 of the longer version.) PrivBayesE's own marginals at each missing rate, epsilon 1
-split evenly: the published figure; what comes out if sets of attributes are compared as text, as
-the public code does ("a1" is then found in "a10"); a correct Algorithm 4 at its linear cost, which
-is no bound; the same search at the sound cost; that search without Lemma 5.10's pruning; the exact
-mask mixture; a guarantee for any Bayesian network over the same attributes (every attribute is the
-child of one marginal); and one gate of all attributes (complete rows only), linear and sound.
+The table is Table 2 of the longer version. It has PrivBayesE's marginals at each missing rate, with
+epsilon 1 split evenly. The columns are:
 
-All but "any network" are *ex-post* figures: the data chose the marginals, and they would be true
-had these been fixed in advance. "Any network" is attained by the one without edges, each attribute
-by itself, which a release may choose. None covers the private choice of the network itself.
+* published: the published figure.
+* as text: sets of attributes are compared as text, as in the public code ("a1" is a part of "a10").
+* linear: a correct Algorithm 4 at its linear cost, which is no bound.
+* sound: this search at the sound cost.
+* unpruned: this search at the sound cost without Lemma 5.10's pruning.
+* exact: the exact mask mixture.
+* any network: a guarantee for any Bayesian network over these attributes (every attribute is the
+  child of one marginal).
+* complete rows: all attributes are required, at the linear and at the sound cost.
+
+All columns except "any network" are *ex-post* figures: the data chose the marginals, and the
+figures would be true for marginals that are fixed in advance. A network without edges, with single
+attributes, attains "any network", and a release may choose this network. No figure covers the
+private choice of the network.
 """
 
 import json
@@ -52,9 +59,10 @@ def marginals(name, rate):
 def as_text(name, required_sets, rate):
     """Return the figure of a search that looks for names inside other names.
 
-    A block of several attributes, written without commas, is never found in a marginal, written
-    with them: the best partition has one attribute in each block. A block costs 1 - rate for each
-    name found in its own name, and serves every marginal in whose text it is found.
+    The text of a block has no commas, and the text of a marginal has commas. Blocks of several
+    attributes are therefore never found, and the best partition has one attribute in each block. A
+    block costs 1 - rate for each name inside its name. It serves every marginal that contains its
+    name as text.
     """
     names = list(json.loads((SHARED / name / "domain.json").read_text()))
     blocks = {a: (1 - rate) ** sum(other in a for other in names) for a in names}
@@ -85,23 +93,23 @@ def figures(name, rate):
 
 
 def without_edges(required_sets, rate):
-    """Return the exact loss of the network of as many marginals, each of one attribute."""
-    alone = [{name} for name in map(str, range(len(required_sets)))]
-    observed = {name: 1 - rate for (name,) in alone}
+    """Return the exact loss of a network with marginals of single attributes."""
+    singles = [{name} for name in map(str, range(len(required_sets)))]
+    observed = {name: 1 - rate for (name,) in singles}
     return mask_mixture(
-        alone, [1 / len(required_sets)] * len(required_sets), observed=observed
+        singles, [1 / len(required_sets)] * len(required_sets), observed=observed
     ).epsilon
 
 
 def row(name="adult", rate=0.4):
-    """Return the table's line among all published claims; each figure names its assumption."""
+    """Return the table's line for the page of claims, where each figure names its assumption."""
     _, linear, sound, _, exact, network, *_ = figures(name, rate)
     published = PUBLISHED[name][RATES.index(rate)]
-    alone = without_edges(marginals(name, rate), rate)
+    loss = without_edges(marginals(name, rate), rate)
     cells = [
         f"Table 1 (A, 2 in the longer version), {DATA[name]}, {rate:g} missing",
         f"{published:g}",
-        f"{alone:.4f}, if the data chose the network without edges. Of the network that they "
+        f"{loss:.4f}, if the data chose the network without edges. Of the network that they "
         f"chose, had it been fixed, the algorithm gives {linear:.3f}, soundly {sound:.3f}",
         f"{network:.4f} for any network, {exact:.3f} had that network been fixed",
     ]
@@ -110,39 +118,41 @@ def row(name="adult", rate=0.4):
 
 def claims(by):
     published = {cell: PUBLISHED[cell[0]][RATES.index(cell[1])] for cell in by}
-    gaps = [abs(found[1] - published[cell]) for cell, found in by.items()]
-    text = [abs(found[0] - published[cell]) for cell, found in by.items()]
+    gaps = [abs(values[1] - published[cell]) for cell, values in by.items()]
+    text = [abs(values[0] - published[cell]) for cell, values in by.items()]
     yield Claim(
         "the ten figures are the costs of the best partitions (Algorithm 4)",
-        f"a correct search finds others, {min(gaps):.3f} to {max(gaps):.3f} away; a search that "
+        f"a correct search finds others, {min(gaps):.3f} to {max(gaps):.3f} away. A search that "
         f"compares names as text finds all ten within {max(text):.3f}",
         False,
     )
-    higher = [found[2] - found[1] for found in by.values()]
+    higher = [values[2] - values[1] for values in by.values()]
     yield Claim(
         "a marginal that a row enters with probability p costs pε (Proposition 5.4)",
-        "it costs log(1 + p(e^ε − 1)); with it the same search is "
+        "the cost is log(1 + p(e^ε − 1)), with which this search is "
         f"{min(higher):.3f} to {max(higher):.3f} "
         "higher",
         False,
     )
-    beyond = sum(
-        without_edges(marginals(*cell), cell[1]) > most + 0.005 for cell, most in published.items()
+    exceeding = sum(
+        without_edges(marginals(*cell), cell[1]) > limit + 0.005
+        for cell, limit in published.items()
     )
     yield Claim(
-        "the figure is what the release guarantees, whatever network it chooses (section 6.2.3)",
-        f"the network without edges loses more than the published figure in {beyond} of {len(by)}",
+        "the release guarantees the figure for any network that it chooses (section 6.2.3)",
+        "the network without edges loses more than the published figure in "
+        f"{exceeding} of {len(by)}",
         False,
     )
     unpruned = sum(f[3] < f[2] - 0.0005 for f in by.values())
     yield Claim(
-        "partitions with an empty group can be left out (Lemma 5.10)",
-        f"the best partition has one in {unpruned} of {len(by)}",
+        "partitions with an empty group can be omitted (Lemma 5.10)",
+        f"the best partition has an empty group in {unpruned} of {len(by)}",
         False,
     )
     yield Claim(
         "the cost falls almost linearly as more is missing",
-        f"so does every column; the exact mask mixture is below the published figure in "
+        f"every column falls likewise, and the exact mask mixture is below the published figure in "
         f"{sum(f[4] < published[cell] for cell, f in by.items())} of {len(by)}",
         True,
     )
@@ -155,10 +165,10 @@ def page(measured=None, rates=RATES):  # noqa: ARG001
             DATA[name],
             f"{100 * rate:.0f} %",
             f"{PUBLISHED[name][RATES.index(rate)]:.2f}",
-            *(f"{value:.3f}" for value in found[:6]),
-            *(f"{value:.4f}" for value in found[6:]),
+            *(f"{value:.3f}" for value in values[:6]),
+            *(f"{value:.4f}" for value in values[6:]),
         ]
-        for (name, rate), found in by.items()
+        for (name, rate), values in by.items()
     ]
     shown = claims_table(claims(by)) if len(rates) == len(RATES) else []
     return [*shown, "", *markdown(HEAD, lines)]

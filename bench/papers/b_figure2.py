@@ -1,10 +1,11 @@
 """Figure 2 of Hu, Sanyal & Schölkopf (2024): Gaussian mechanism after three kinds of preprocessing.
 
-Writes docs/img/papers-b-figure2.svg. The mechanism has sensitivity 1, noise 10, and is 1-Lipschitz
-in the Frobenius norm of the movement, as theirs is; epsilon is stated at delta = 1e-6. The paper
-prints no numbers and no setting: what its text says of the curves is checked.
+The script writes docs/img/papers-b-figure2.svg. The mechanism has sensitivity 1, noise 10, and is
+1-Lipschitz in the Frobenius norm of the movement, as in the paper. Epsilon is stated at delta =
+1e-6. The paper prints no numbers and no setting. The script therefore checks the statements of its
+text about the curves.
 
-Run: python bench/papers/b_figure2.py        (4 seconds; --short: fewer points, 2)
+Run: python bench/papers/b_figure2.py        (4 seconds, or 2 with the fewer points of --short)
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from _tables import Found, markdown, run, save_figure
+from _tables import Results, markdown, run, save_figure
 from matplotlib.figure import Figure
 
 from missdp.accounting import RDPEvent, epsilon_of
@@ -38,9 +39,9 @@ MECHANISM = PrivacyMap.gaussian(
 
 def ours(step: StableTransformer, domain: RowDomain) -> tuple[float, float]:
     """The best bound, and group privacy, for one replaced row."""
-    found = bounds(MECHANISM, step.stability(NEIGHBOURS, domain), DELTA)
-    group = {b.name: b.epsilon for b in found}["group privacy"]
-    return found[0].epsilon, group
+    ordered = bounds(MECHANISM, step.stability(NEIGHBOURS, domain), DELTA)
+    group = {b.name: b.epsilon for b in ordered}["group privacy"]
+    return ordered[0].epsilon, group
 
 
 def published(tau: float) -> float:
@@ -82,15 +83,15 @@ def panel(name: str, note: str, label: str, x: Any, bounds: Any, tau: Any) -> di
     return {"panel": name, "note": note, "label": label, "x": x, **curves}
 
 
-def measure(short: bool) -> Found:
-    found = list(panels(3 if short else 12))
+def measure(short: bool) -> Results:
+    curves = list(panels(3 if short else 12))
     met = {} if short else {str(n): meets(n) for n in (50, 100, 1000)}
     setting = {"noise": NOISE, "delta": DELTA}
-    return {**setting, "panels": found, "checks": checks(found), "group_is_met_at": met}
+    return {**setting, "panels": curves, "checks": checks(curves), "group_is_met_at": met}
 
 
 def meets(n: int) -> float | None:
-    """Smallest share of incomplete rows, from 90 %, at which the printed bound is no better."""
+    """Smallest share of incomplete rows, from 90 %, at which group privacy is better."""
     domain = RowDomain(rows=n, columns=1, complete=False)
     for p in range(math.ceil(0.9 * n), n):
         group = ours(MeanImputer(max_incomplete=p, cells_per_row=1), domain)[1]
@@ -99,9 +100,9 @@ def meets(n: int) -> float | None:
     return None
 
 
-def checks(found: list[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """What sections 4.2 and 5.1 say of the figure, against the published bound and ours."""
-    by = {(p["panel"], p["note"]): p for p in found}
+def checks(curves: list[dict[str, Any]]) -> list[tuple[str, bool]]:
+    """Statements of sections 4.2 and 5.1 about the figure, by the published bound and by ours."""
+    by = {(p["panel"], p["note"]): p for p in curves}
     fine, coarse = by["quantisation", "eta = 0.005"], by["quantisation", "eta = 0.05"]
     impute, pca = by["mean imputation", ""], by["PCA for rank reduction", "gap = 0.5"]
 
@@ -121,23 +122,23 @@ def checks(found: list[dict[str, Any]]) -> list[tuple[str, bool]]:
         ("PCA: ours falls or stays as n grows", pca["ours"][-1] <= pca["ours"][0] * 1.001),
         ("PCA: group privacy grows with n", pca["group"][-1] > 10 * pca["group"][0]),
         ("everywhere: ours is below the printed bound",
-         all(a < b for p in found for a, b in zip(p["ours"], p["published"], strict=True))),
+         all(a < b for p in curves for a, b in zip(p["ours"], p["published"], strict=True))),
     ]  # fmt: skip
 
 
-def tables(found: Found) -> list[str]:
+def tables(results: Results) -> list[str]:
     rows = [
         (f"{p['panel']} {p['note']}".strip(), f"{p['x'][i]} {p['label']}",
          *(f"{p[curve][i]:.3g}" for curve in ("published", "ours", "group")))
-        for p in found["panels"]
+        for p in results["panels"]
         for i in (0, len(p["x"]) // 2, len(p["x"]) - 1)
     ]  # fmt: skip
     header = ("panel", "at", "published (theorem 2, c = 2)", "ours", "group privacy")
-    said = [(text, "yes" if holds else "no") for text, holds in found["checks"]]
-    return [markdown(header, rows), markdown(("the text says", "found"), said)]
+    statements = [(text, "yes" if holds else "no") for text, holds in results["checks"]]
+    return [markdown(header, rows), markdown(("the text says", "found"), statements)]
 
 
-def draw(found: Found) -> None:
+def draw(results: Results) -> None:
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     axes = figure.subplots(1, 3)
     place = {"quantisation": 0, "mean imputation": 1, "PCA for rank reduction": 2}
@@ -146,11 +147,11 @@ def draw(found: Found) -> None:
         "published": (":", "published"),
         "ours": ("-", "ours"),
     }
-    for p in found["panels"]:
+    for p in results["panels"]:
         axis = axes[place[p["panel"]]]
         for curve, (style, text) in lines.items():
             if curve == "group" and axis.lines:
-                continue  # the same whatever the note says
+                continue  # group privacy does not depend on the note
             axis.plot(
                 p["x"],
                 p[curve],
@@ -159,7 +160,7 @@ def draw(found: Found) -> None:
             )
         axis.set(title=p["panel"], xscale="log", yscale="log", xlabel=p["label"])
         axis.legend(frameon=False, fontsize=7)
-    axes[0].set_ylabel(f"epsilon at delta = {found['delta']:g}")
+    axes[0].set_ylabel(f"epsilon at delta = {results['delta']:g}")
     save_figure(figure, "papers-b-figure2")
 
 

@@ -1,28 +1,29 @@
-"""Figure 3 of Hu, Sanyal & Schölkopf (2024), with accounting that is sound, and by their recipe.
+"""Figure 3 of Hu, Sanyal & Schölkopf (2024), with sound accounting, and by their recipe.
 
-make_classification with 1000 rows, 6000 columns of rank 50. *Sound*: private logistic regression by
-DP-GD inside the ball of radius B, at a total (epsilon, 1e-5), replace-one:
+The table is make_classification with 1000 rows, 6000 columns of rank 50. *Sound*: private logistic
+regression by DP-GD inside the ball of radius B, at a total (epsilon, 1e-5), replace-one:
 
-no preprocessing   all 6000 columns
-priced PCA         rank-50 projection fitted without noise, the whole priced by this library
-DP-PCA             half of the (zCDP) budget on a noisy second-moment matrix, then 50 coordinates
-unpriced PCA       the projection ignored in the accounting: NOT a guarantee, only what is claimed
+* no preprocessing: all 6000 columns.
+* priced PCA: a rank-50 projection fitted without noise. This library prices the pipeline.
+* DP-PCA: half of the (zCDP) budget on a noisy second-moment matrix, then 50 coordinates.
+* unpriced PCA: the accounting ignores the projection. The claimed epsilon is NOT a guarantee.
 
-Radius and eigen-gap are declared from a second, "public" draw of the same generator. Rows are
-scaled to the unit ball, where the rank-50 eigen-gap is about 0.0008: with 1000 rows, the bound
-lets one row turn the projection by any angle. Appendix F.2 prints a movement of 12 R / (n gap) for
-rows of norm R, which needs the gap of rows scaled by 1 / R (in the rows' own units it is
-12 R^3 / (n gap)).
+Radius and eigen-gap are declared from a second, "public" draw of the generator. Rows are scaled to
+the unit ball, where the rank-50 eigen-gap is about 0.0008. With 1000 rows, the bound lets one row
+turn the projection by any angle. For rows of norm R, appendix F.2 prints a movement of 12 R /
+(n gap). In the rows' units, the movement is 12 R^3 / (n gap). The printed movement needs the gap of
+rows scaled by 1 / R.
 
-*By their recipe* (appendix F.1; their code is not public where this was written): DP-SGD on rows
-as they come (norms about 2000), step 0.01, gradients clipped at 10, 10 epochs; batches of 64 are
-our choice. PCA is charged as their Theorem 17 (iii) prints it, with the gap in the rows' own units,
-or not at all: neither is a guarantee. On the table of exact rank, and on one whose other 5950
-columns are noise.
+*By their recipe* (appendix F.1, since their code was not public at the time of writing): DP-SGD on
+unscaled rows (norms about 2000), step 0.01, gradients clipped at 10, 10 epochs. Batches of 64 are
+our choice. PCA is charged as their Theorem 17 (iii) prints it, with the gap in the rows' units, or
+not at all. Both charges are no guarantee. One table has exact rank, and the other 5950 columns of
+the second table are noise.
 
-Seeded NumPy noise, for a picture and not for a release. Writes docs/img/papers-b-figure3.svg.
+The noise is seeded NumPy noise, for a picture and not for a release. The script writes
+docs/img/papers-b-figure3.svg.
 
-Run: python bench/papers/b_figure3.py        (2 minutes; --short: a smaller table, 4 seconds)
+Run: python bench/papers/b_figure3.py        (2 minutes, or 4 seconds with --short)
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from _tables import Found, markdown, run, save_figure
+from _tables import Results, markdown, run, save_figure
 from matplotlib.figure import Figure
 from scipy.optimize import brentq, minimize
 from scipy.special import expit
@@ -62,7 +63,7 @@ CLAIMS = ("no preprocessing", "PCA, charged as printed", "PCA, not charged")
 
 @dataclass(frozen=True)
 class Shape:
-    """Rows, columns and rank of the table, and how often each fit is repeated."""
+    """Rows, columns and rank of the table, epsilons, and the number of repeats of each fit."""
 
     rows: int
     columns: int
@@ -79,7 +80,7 @@ Labelled = tuple[np.ndarray, np.ndarray]
 
 @lru_cache(maxsize=4)
 def draw_rows(shape: Shape, seed: int, *, noise: bool = False) -> Labelled:
-    """Columns beyond the rank: combinations of the others, or noise."""
+    """Draw a table. Columns beyond the rank are combinations of the others, or noise."""
     return make_classification(
         n_samples=shape.rows, n_features=shape.columns, n_informative=shape.rank,
         n_redundant=0 if noise else shape.columns - shape.rank,
@@ -104,11 +105,11 @@ def best_loss(X: np.ndarray, y: np.ndarray, rank: int) -> float:
         return loss(t, Z, y), -(Z.T @ (s * expit(-s * (Z @ t)))) / len(y)
 
     bound = MODEL.coefficient_norm
-    found = minimize(
+    minimum = minimize(
         objective, np.zeros(rank), jac=True, method="SLSQP",
         constraints={"type": "ineq", "fun": lambda t: bound**2 - t @ t},
     )  # fmt: skip
-    return float(found.fun)
+    return float(minimum.fun)
 
 
 # --- Sound accounting.
@@ -140,8 +141,8 @@ class Sound:
         )
 
     def learned(self, steps: list, epsilon: float, seed: int, X: np.ndarray) -> np.ndarray:
-        whole = calibrate(self.pipeline(steps), epsilon).set_params(random_state=seed)
-        return whole.fit(X, self.y).estimator_.coef_
+        priced = calibrate(self.pipeline(steps), epsilon).set_params(random_state=seed)
+        return priced.fit(X, self.y).estimator_.coef_
 
 
 def subspace(X: np.ndarray, rank: int, rho: float, rng: np.random.Generator) -> np.ndarray:
@@ -169,9 +170,9 @@ def dp_pca(sound: Sound, epsilon: float, seed: int) -> np.ndarray:
     return basis @ half.set_params(radius=1.0).fit(sound.X @ basis, sound.y).coef_
 
 
-def soundly(shape: Shape) -> Found:
+def soundly(shape: Shape) -> Results:
     sound = Sound.make(shape)
-    least = best_loss(sound.X, sound.y, shape.rank)
+    smallest = best_loss(sound.X, sound.y, shape.rank)
     reduced = sound.pca.fit_transform(sound.X)
     learn: dict[str, Callable[[float, int], np.ndarray]] = {
         "no preprocessing": lambda e, s: sound.learned([], e, s, sound.X),
@@ -183,26 +184,26 @@ def soundly(shape: Shape) -> Found:
     for epsilon in shape.epsilons:
         for name in NAMES:
             thetas = [learn[name](epsilon, seed) for seed in range(shape.repeats)]
-            lost = [loss(t, sound.X, sound.y) - least for t in thetas]
+            lost = [loss(t, sound.X, sound.y) - smallest for t in thetas]
             right = float(np.mean([accuracy(t, sound.X, sound.y) for t in thetas]))
             rows.append(
                 {"epsilon": epsilon, "method": name, "loss": float(np.mean(lost)),
                  "spread": float(np.std(lost)), "accuracy": right}
             )  # fmt: skip
-    whole = sound.pipeline([("pca", sound.pca)])
-    with warnings.catch_warnings(action="ignore"):  # the epsilon of what it refuses is huge
-        outcome = propose_test_release(whole, sound.X, sound.y, test_epsilon=0.5)
+    pipeline = sound.pipeline([("pca", sound.pca)])
+    with warnings.catch_warnings(action="ignore"):  # the epsilon of a refused release is huge
+        outcome = propose_test_release(pipeline, sound.X, sound.y, test_epsilon=0.5)
     return {
         "gap": sound.pca.min_gap,
         "radius": sound.radius,
-        "least_loss": least,
-        "turns_by": price(whole).steps[0].movement,
+        "least_loss": smallest,
+        "turns_by": price(pipeline).steps[0].movement,
         "propose_test_release": "refused" if isinstance(outcome, FailedTest) else "released",
         "runs": rows,
     }
 
 
-# --- By the recipe that is printed.
+# --- By the printed recipe.
 
 
 @lru_cache(maxsize=64)
@@ -238,11 +239,11 @@ def projected(X: np.ndarray, rank: int) -> tuple[np.ndarray, float]:
 
 
 def printed_factor(gap: float, alpha: float = 11.0) -> float:
-    """What Theorem 17 (iii) multiplies epsilon by, for PCA before sampled DP-SGD."""
+    """Factor of epsilon in Theorem 17 (iii), for PCA before sampled DP-SGD."""
     return math.sqrt(1.05 * (2 * alpha + 12.2**2 / gap**2) / (alpha / 2))
 
 
-def by_recipe(shape: Shape) -> list[Found]:
+def by_recipe(shape: Shape) -> list[Results]:
     rows = []
     for noise in (False, True):
         X, y = draw_rows(shape, 1, noise=noise)
@@ -261,19 +262,19 @@ def by_recipe(shape: Shape) -> list[Found]:
     return rows
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     shape = SMALL if short else THEIRS
     return {"sound": soundly(shape), "recipe": by_recipe(shape)}
 
 
-def tables(found: Found) -> list[str]:
-    runs = {(r["epsilon"], r["method"]): r for r in found["sound"]["runs"]}
+def tables(results: Results) -> list[str]:
+    runs = {(r["epsilon"], r["method"]): r for r in results["sound"]["runs"]}
     epsilons = sorted({epsilon for epsilon, _ in runs})
     sound = [
         (f"{e:g}", *(f"{runs[e, n]['loss']:.3f} ({runs[e, n]['accuracy']:.2f})" for n in NAMES))
         for e in epsilons
     ]
-    claimed = {(r["columns"], r["epsilon"], r["method"]): r for r in found["recipe"]}
+    claimed = {(r["columns"], r["epsilon"], r["method"]): r for r in results["recipe"]}
     recipe = []
     for columns, epsilon in dict.fromkeys(key[:2] for key in claimed):
         cells = (claimed[columns, epsilon, name] for name in CLAIMS)
@@ -285,11 +286,11 @@ def tables(found: Found) -> list[str]:
     ]
 
 
-def draw(found: Found) -> None:
+def draw(results: Results) -> None:
     figure = Figure(figsize=(5.2, 3.6), layout="constrained")
     axes = figure.subplots()
     for name, style in zip(NAMES, ("-", "--", "-.", ":"), strict=True):
-        runs = [r for r in found["sound"]["runs"] if r["method"] == name]
+        runs = [r for r in results["sound"]["runs"] if r["method"] == name]
         x, mean, spread = ([r[key] for r in runs] for key in ("epsilon", "loss", "spread"))
         axes.errorbar(x, mean, spread, fmt=style, label=name, capsize=2)
     axes.set(xscale="log", xlabel="epsilon of the whole", ylabel="excess empirical loss")

@@ -1,12 +1,12 @@
 """Table 1 of Hu, Sanyal & Schölkopf (2024): RDP and smooth RDP of six mechanisms, and ours.
 
-Every printed formula at one setting, beside the bound that this library proves for the same
-mechanism and, where a pair of tables attains more than is printed, that pair. Constants L, mu and
-sensitivities are 1. Movements: tau = 0.2 spread over 20 of 1000 rows (an imputation), and tau = 1
-over all rows (scaling, principal components). epsilon = 0.01, because the entry for DP-SGD by
-iteration asks for sigma >= L sqrt(2 alpha (alpha - 1)).
+The table has every printed formula at one setting, and the bound that this library proves for the
+mechanism. If a pair of tables exceeds the printed entry, the pair is shown, too. Constants L, mu
+and sensitivities are 1. Movements are tau = 0.2 spread over 20 of 1000 rows (an imputation), and
+tau = 1 over all rows (scaling, principal components). epsilon is 0.01, because the entry for DP-SGD
+by iteration requires sigma >= L sqrt(2 alpha (alpha - 1)).
 
-Run: python bench/papers/b_table1.py        (2 seconds, and so is --short)
+Run: python bench/papers/b_table1.py        (2 seconds, also with --short)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from _tables import Found, markdown, run
+from _tables import Results, markdown, run
 from b_shared import exponential_map, iteration_map
 from scipy.optimize import brentq
 from scipy.special import logsumexp
@@ -28,11 +28,11 @@ from missdp.pricing.privacy_maps import (
 ALPHA, EPSILON, N = 11.0, 0.01, 1000
 SHORT_WAY = TableDistance(replaced=0, shifted_rows=20, max_shift=0.01)
 LONG_WAY = TableDistance(replaced=0, shifted_rows=N, max_shift=1 / N)
-STEPS = 100  # of DP-GD and of sampled DP-SGD; neither formula depends on it
+STEPS = 100  # of DP-GD and of sampled DP-SGD, whose formulas do not depend on it
 
 
 def mechanisms() -> dict[str, PrivacyMap]:
-    """The six mechanisms at the noise that Table 1 states, as far as it does."""
+    """The six mechanisms at the noise of Table 1, if it states the noise."""
     unit = Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0)
     gradient = Sensitivity(replaced=2 / N, l12=1 / N, frobenius=1 / math.sqrt(N))
     return {
@@ -48,7 +48,7 @@ def mechanisms() -> dict[str, PrivacyMap]:
 
 
 def sampled(sigma: float) -> PrivacyMap:
-    """One row a step, as theirs."""
+    """DP-SGD with one row per step, as in the paper."""
     return PrivacyMap.subsampled(
         lipschitz=1.0, smoothness=1.0, rows=N, batch=1, sigma=sigma, steps=STEPS
     )
@@ -59,7 +59,7 @@ def iterated(sigma: float) -> PrivacyMap:
 
 
 def sampled_sigma() -> float:
-    """Noise at which our bound for a replaced row is the printed one; "Omega" leaves it open."""
+    """Noise at which our bound for a replaced row is the printed bound ("Omega" is no value)."""
     target = ALPHA**2 * EPSILON**2 / 2
     return brentq(lambda s: sampled(s).curve(ALPHA, NEIGHBOURS) - target, 0.1, 1e4)
 
@@ -78,9 +78,9 @@ def printed(name: str, moved: TableDistance) -> float:
         gamma = N / moved.shifted_rows  # inverse point-wise divergence: all moved rows move alike
         return a * tau**2 * e**2 * gamma**2 / 2
     if name == "DP-SGD (iteration)":
-        left = N - min(moved.shifted_rows, N - 1) + 1
-        # Table 1 and Theorem 15 print no epsilon^2; with it, Table 2 follows from it.
-        return a * tau**2 * e**2 * N * math.log(left + 1) / (2 * left * math.log(N))
+        remaining = N - min(moved.shifted_rows, N - 1) + 1
+        # Table 1 and Theorem 15 print no epsilon^2. Table 2 follows if it is added.
+        return a * tau**2 * e**2 * N * math.log(remaining + 1) / (2 * remaining * math.log(N))
     return a * tau**2 * e**2 / 2
 
 
@@ -92,7 +92,7 @@ def printed_rdp(name: str) -> float:
 
 
 def sampled_truth(noise: float, alpha: float) -> float:
-    """Rényi divergence of one step on a pair: gradients 0, but for one that turns from 1 to -1."""
+    """Rényi divergence of one step on a pair: one gradient turns from 1 to -1, others are 0."""
     x = np.linspace(-alpha - 40 * noise, alpha + 40 * noise, 200_001)
 
     def log_density(mean: float) -> np.ndarray:
@@ -105,16 +105,16 @@ def sampled_truth(noise: float, alpha: float) -> float:
 
 
 def least_constant(alpha: float) -> float:
-    """Smallest c with which sigma = c L sqrt(T) / (epsilon n) could hold: that pair needs it.
+    """Smallest c for which sigma = c L sqrt(T) / (epsilon n) can hold for that pair.
 
-    T = (epsilon n)^2 steps, so that sigma is c, which their lemma asks to be at least 1.
+    There are T = (epsilon n)^2 steps, so that sigma is c. Their lemma requires a c of at least 1.
     """
     steps = (EPSILON * N) ** 2
     target = alpha**2 * EPSILON**2 / 2
     return brentq(lambda c: steps * sampled_truth(c, alpha) - target, 0.5, 8.0, xtol=1e-4)
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     del short  # it takes seconds
     rows = []
     for name, mechanism in mechanisms().items():
@@ -140,7 +140,7 @@ def measure(short: bool) -> Found:
         "epsilon": EPSILON,
         "n": N,
         "entries": rows,
-        # Theorem 13 says alpha epsilon^2 / 2; a gradient that turns from 1 to -1 gives four times.
+        # Theorem 13 has alpha epsilon^2 / 2. A gradient that turns from 1 to -1 gives four times.
         "gd_theorem": ALPHA * EPSILON**2 / 2,
         "gd_pair": ALPHA * STEPS * (2 / N) ** 2 / (2 * STEPS / (EPSILON * N) ** 2),
         "sampled_least_c": {f"{a:g}": least_constant(a) for a in (1.1, 2.0, ALPHA)},
@@ -149,12 +149,12 @@ def measure(short: bool) -> Found:
     }
 
 
-def tables(found: Found) -> list[str]:
+def tables(results: Results) -> list[str]:
     header = ("mechanism", "movement", "RDP, printed", "RDP, ours", "smooth RDP, printed",
               "smooth RDP, ours", "group privacy")  # fmt: skip
     rows = []
-    for e in found["entries"]:
-        first = e["rows"] == found["entries"][0]["rows"]
+    for e in results["entries"]:
+        first = e["rows"] == results["entries"][0]["rows"]
         rdp = (e["printed_rdp"], e["rdp"]) if first else ("", "")
         movement = f"τ = {e['tau']:g} over {e['rows']} rows"
         rows.append(
@@ -170,12 +170,13 @@ def tables(found: Found) -> list[str]:
     checks = markdown(
         ("entry", "printed", "found"),
         [
-            ("DP-GD, Theorem 13: RDP", found["gd_theorem"], f"{found['gd_pair']:.4g}, by a pair"),
+            ("DP-GD, Theorem 13: RDP", results["gd_theorem"],
+             f"{results['gd_pair']:.4g}, by a pair"),
             ("DP-SGD (sample): c in σ = c L √T / (ε n)", "Ω(1)",
-             ", ".join(f"{c:.3g} at α = {a}" for a, c in found["sampled_least_c"].items())
+             ", ".join(f"{c:.3g} at α = {a}" for a, c in results["sampled_least_c"].items())
              + ", at least, by a pair"),
             ("DP-SGD (iteration): σ for the printed RDP", "1",
-             f"{found['iterated_noise']:.3g} times that, by our proof"),
+             f"{results['iterated_noise']:.3g} times that, by our proof"),
         ],
     )  # fmt: skip
     return [markdown(header, rows), checks]

@@ -1,20 +1,20 @@
-"""Table 2 of Hu, Sanyal & Schölkopf (2024), every pair, beside this library's figures.
+"""Table 2 of Hu, Sanyal & Schölkopf (2024), every pair, compared with this library's figures.
 
-Each number is the overall Rényi bound divided by the mechanism's own bound for a raw neighbour,
-at order alpha = 11: the factor that preprocessing costs. Columns:
+Each number is the overall Rényi bound divided by the mechanism's bound for a raw neighbour, at
+order alpha = 11. This number is the factor that preprocessing costs. Columns:
 
-published     the printed entry
-theorem 2     the same sensitivities through Theorem 2 with c = 2, without rounding
-optimised     the same sensitivities, best split and best intermediate table
-ours          this library's sensitivities and its best bound
+* published: the printed entry.
+* theorem 2: the published sensitivities through Theorem 2 with c = 2, without rounding.
+* optimised: the published sensitivities, best split and best intermediate table.
+* ours: this library's sensitivities and its best bound.
 
 The Gaussian, Laplace and exponential rows are for a query with sensitivity 1 *and* Frobenius-
-Lipschitz constant 1, as published. The shipped mean has sensitivity 2 R / n and Frobenius-
-Lipschitz constant 1 / sqrt(n), sqrt(n) / 2 times its sensitivity at R = 1, and pays more where
-every row moves. Its rows follow the others. Last, two printed scaling entries against a pair of
-tables that goes beyond them.
+Lipschitz constant 1, as published. The shipped mean has sensitivity 2 R / n. Its Frobenius-
+Lipschitz constant is 1 / sqrt(n), sqrt(n) / 2 times its sensitivity at R = 1. It pays more where
+every row moves. Its rows follow the others. Two printed scaling entries come last, with a pair of
+tables that exceeds them.
 
-Run: python bench/papers/b_table2.py        (2 seconds, and so is --short)
+Run: python bench/papers/b_table2.py        (2 seconds, also with --short)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from _tables import Found, markdown, run
+from _tables import Results, markdown, run
 from b_shared import exponential_map, iteration_map, overall_curve
 from scipy.optimize import brentq
 
@@ -52,7 +52,7 @@ N, P, ETA, GAP, STD = 1000, 20, 0.01, 0.5, 0.7
 
 @dataclass(frozen=True)
 class Step:
-    """A preprocessing step with the movement that is published and the one this library proves."""
+    """A preprocessing step with the published movement and the movement of this library."""
 
     name: str
     tau: float
@@ -60,11 +60,11 @@ class Step:
 
 
 def steps() -> list[Step]:
-    """One column, except PCA; at most P rows in clusters or incomplete."""
+    """Steps on one column (PCA: two), with at most P rows in clusters or incomplete."""
     one, two = RowDomain(rows=N, columns=1), RowDomain(rows=N, columns=2)
-    holes = RowDomain(rows=N, columns=1, complete=False)
-    impute = MeanImputer(max_incomplete=P, cells_per_row=1).stability(NEIGHBOURS, holes)
-    # Their p counts rows that change; ours follows from the cluster size, P / 4 on a line.
+    incomplete = RowDomain(rows=N, columns=1, complete=False)
+    impute = MeanImputer(max_incomplete=P, cells_per_row=1).stability(NEIGHBOURS, incomplete)
+    # Their p counts rows that change. Ours follows from the cluster size, P / 4 on a line.
     quantize = Quantizer(eta=ETA, max_cluster=P // 4).stability(NEIGHBOURS, one)
     dedup = Deduplicator(eta=ETA, max_cluster=P // 4).stability(NEIGHBOURS, one)
     pca = PCARankReducer(n_components=1, min_gap=GAP).stability(NEIGHBOURS, two)
@@ -79,7 +79,7 @@ def steps() -> list[Step]:
 
 
 def published(mechanism: str, step: Step) -> float | None:
-    """The printed entry over the mechanism's own Rényi bound; None where none is printed."""
+    """The printed entry over the mechanism's Rényi bound, or None without a printed entry."""
     tau = {"PCA (rank)": 12.2 / GAP, "standard scaling": None}.get(step.name, step.tau)
     scaling = 4 / STD**3  # Printed unsquared in the first two rows.
     a, e2 = ALPHA, EPSILON**2
@@ -103,7 +103,7 @@ def published(mechanism: str, step: Step) -> float | None:
 
 
 def mechanisms() -> dict[str, PrivacyMap]:
-    """Every mechanism at the published calibration; L = mu = sensitivity = 1, in Frobenius norm."""
+    """Mechanisms at the published calibration, with L = mu = sensitivity = 1 in Frobenius norm."""
     unit = Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0)
     steps_taken = 100
     gradient = Sensitivity(replaced=2 / N, l12=1 / N, frobenius=1 / math.sqrt(N))
@@ -130,13 +130,13 @@ def mechanisms() -> dict[str, PrivacyMap]:
 
 
 def _at(make: Callable[[float], PrivacyMap], target: float) -> PrivacyMap:
-    """The map whose bound for a raw neighbour is the published one, by our proof of that bound."""
+    """The map that attains the published bound for a raw neighbour, by our proof of the bound."""
     sigma = brentq(lambda s: make(s).curve(ALPHA, NEIGHBOURS) - target, 1e-2, 1e4, xtol=1e-10)
     return make(sigma)
 
 
 def shipped(columns: int) -> dict[str, PrivacyMap]:
-    """The shipped mean of rows in the unit ball, at the same noise in units of sensitivity."""
+    """The shipped mean of rows in the unit ball, at equal noise in units of sensitivity."""
     domain = RowDomain(rows=N, columns=columns)
     return {
         "mean, Gaussian noise": PrivateMean(noise_multiplier=1 / EPSILON)
@@ -155,7 +155,7 @@ def paid(mechanism: PrivacyMap, step: Step) -> float:
     return mechanism.rho(step.ours) / mechanism.rho(NEIGHBOURS)
 
 
-def own(name: str, mechanism: PrivacyMap) -> float:
+def base_bound(name: str, mechanism: PrivacyMap) -> float:
     """The mechanism's bound for a raw neighbour: for Laplace and exponential, epsilon itself."""
     if name in ("Laplace", "exponential"):
         return mechanism.pure(NEIGHBOURS)
@@ -165,10 +165,10 @@ def own(name: str, mechanism: PrivacyMap) -> float:
 def factors(name: str, mechanism: PrivacyMap, step: Step) -> tuple[float | None, ...]:
     """One cell: published, theorem 2 at c = 2, optimised, ours."""
     rows = step.ours.shifted_rows
-    # Only the summed movement, as published; sampling also needs how it is spread over rows.
+    # Only the summed movement, as published. Sampling also needs its largest part in a row.
     each = step.tau / rows if name.startswith("DP-SGD") else step.tau
     paper = TableDistance(replaced=1, shifted_rows=rows, shift_l12=step.tau, max_shift=each)
-    base = own(name, mechanism)
+    base = base_bound(name, mechanism)
     if name in ("Laplace", "exponential"):
         at_paper = mechanism.pure(paper) / base
         return published(name, step), at_paper, at_paper, mechanism.pure(step.ours) / base
@@ -188,7 +188,7 @@ def factors(name: str, mechanism: PrivacyMap, step: Step) -> tuple[float | None,
 
 
 def scaling_pair(n: int, s: float) -> tuple[np.ndarray, np.ndarray]:
-    """Half of the rows at -1, half at -1 + 2 s; one of them goes to the far end."""
+    """Half of the rows at -1, half at -1 + 2 s. In the neighbour, one row is at 1."""
     table = np.repeat([[-1.0], [-1.0 + 2 * s]], n // 2, axis=0)
     other = table.copy()
     other[0] = 1.0
@@ -203,9 +203,9 @@ def tent(z: np.ndarray, reach: float) -> np.ndarray:
 def beaten(s: float) -> dict[str, float]:
     """A pair whose scaled rows move two sums by more than two entries for scaling allow.
 
-    One step of DP-GD on a loss with gradient `tent` of reach 1, and noise on the sum of `tent` of
-    reach 1/2, whose sensitivity is 1: outputs are Gaussians, so divergences are exact. In units
-    of alpha epsilon^2.
+    The first sum is one step of DP-GD on a loss with gradient `tent` of reach 1. The second sum is
+    noise on the sum of `tent` of reach 1/2, whose sensitivity is 1. Outputs are Gaussians, so
+    divergences are exact. They are in units of alpha epsilon^2.
     """
     pair = scaling_pair(N, s)
     least = min(float(table.std()) for table in pair)
@@ -223,7 +223,7 @@ def beaten(s: float) -> dict[str, float]:
     }
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     del short  # it takes seconds
     cells = [
         {"mechanism": name, "step": step.name, "factors": factors(name, mechanism, step)}
@@ -238,13 +238,13 @@ def measure(short: bool) -> Found:
     return {**setting, "cells": cells, "means": means, "beaten": [beaten(s) for s in (0.1, 0.2)]}
 
 
-def tables(found: Found) -> list[str]:
+def tables(results: Results) -> list[str]:
     header = ("mechanism", "step", "published", "theorem 2, c = 2", "optimised", "ours")
-    cells = ((c["mechanism"], c["step"], *c["factors"]) for c in found["cells"])
-    means = ((c["step"], *c["factors"]) for c in found["means"])
+    cells = ((c["mechanism"], c["step"], *c["factors"]) for c in results["cells"])
+    means = ((c["step"], *c["factors"]) for c in results["means"])
     beaten = [
         (f"{b['std']:.2f}", entry, b[f"{key}_printed"], b[f"{key}_found"])
-        for b in found["beaten"]
+        for b in results["beaten"]
         for entry, key in (("DP-GD", "gd"), ("Gaussian noise on a sum", "sum"))
     ]
     return [

@@ -1,14 +1,15 @@
-"""Table 3 of Hu, Sanyal & Schölkopf (2024): how far an imputation model moves, put to the test.
+"""Table 3 of Hu, Sanyal & Schölkopf (2024): movements of imputation models, tested on pairs.
 
-First each printed formula at one setting, beside this library's bound. Then pairs of neighbouring
-tables, drawn at random and made for the purpose: every quantity of the table (p, order statistics,
-eigenvalues) is taken from the pair itself, the smallest collection that holds it, so that no
-collection makes the formula smaller. The largest true movement over the printed formula says
-whether it can hold: above 1 it does not. The same for our bounds, at the tightest parameters.
+The first table has each printed formula at one setting, and this library's bound. The second table
+has pairs of neighbouring tables, drawn at random or constructed. Every quantity of the table (p,
+order statistics, eigenvalues) is taken from the pair itself. The pair is the smallest collection
+that holds both tables, so no collection makes the formula smaller. The printed formula fails if the
+largest true movement is more than the formula, which is a ratio above 1. Our bounds are tested
+likewise, at the tightest parameters.
 
-The movement is that of a row that lacks all cells which the model fills (Proposition 16).
+The movement is the movement of a row that lacks all cells that the model fills (Proposition 16).
 
-Run: python bench/papers/b_table3.py        (25 seconds, 20,000 pairs a line; --short: 2)
+Run: python bench/papers/b_table3.py        (25 seconds with 20,000 pairs a line, or 2 with --short)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from _tables import Found, markdown, run
+from _tables import Results, markdown, run
 
 from missdp.pricing import (
     NEIGHBOURS,
@@ -44,7 +45,7 @@ def incomplete(pair: Pair) -> int:
     return max(int(np.isnan(table).any(axis=1).sum()) for table in pair)
 
 
-# --- What a model fills in, and the printed bound on its movement, from a pair.
+# --- Values that a model fills in, and the printed bound on their movement, from a pair.
 
 
 def mean(table: Table) -> np.ndarray:
@@ -61,8 +62,8 @@ def median(table: Table) -> np.ndarray:
 
 def printed_median(pair: Pair) -> float:
     """Largest upper median less smallest lower median, of any column of any table."""
-    found = columns(pair)
-    return max(c[c.size // 2] for c in found) - min(c[(c.size - 1) // 2] for c in found)
+    ordered = columns(pair)
+    return max(c[c.size // 2] for c in ordered) - min(c[(c.size - 1) // 2] for c in ordered)
 
 
 def trimmed(table: Table, m: int = 2) -> np.ndarray:
@@ -72,8 +73,8 @@ def trimmed(table: Table, m: int = 2) -> np.ndarray:
 
 def printed_trimmed(pair: Pair, m: int = 2) -> float:
     """Largest m-th largest value less smallest m-th smallest, over n - 2 m - p."""
-    found = columns(pair)
-    span = max(c[-m] for c in found) - min(c[m - 1] for c in found)
+    ordered = columns(pair)
+    span = max(c[-m] for c in ordered) - min(c[m - 1] for c in ordered)
     return span / (len(pair[0]) - 2 * m - incomplete(pair))
 
 
@@ -140,9 +141,9 @@ def in_ball(rows: Table) -> Table:
 
 
 def random_pairs(count: int, d: int, *, target: bool = False) -> Iterator[Pair]:
-    """Neighbours of 12 to 30 rows, up to a quarter incomplete; half of them differ in holes.
+    """Neighbours of 12 to 30 rows, up to a quarter incomplete. Half differ in missing cells.
 
-    ``target``: only the first column has holes.
+    ``target``: only the first column has missing cells.
     """
     rng = np.random.default_rng(SEED + 10 * d + target)
     for _ in range(count):
@@ -155,12 +156,12 @@ def random_pairs(count: int, d: int, *, target: bool = False) -> Iterator[Pair]:
         other[0] = in_ball(rng.normal(size=(1, d)) * 3)[0]
         if rng.random() < 0.5:
             table[0] = in_ball(rng.normal(size=(1, d)) * 3)[0]
-        holes = np.zeros((n, d), dtype=bool)
+        is_missing = np.zeros((n, d), dtype=bool)
         rows = rng.choice(np.arange(1, n), int(rng.integers(1, n // 4 + 1)), replace=False)
-        holes[rows, rng.integers(0, 1 if target else d, rows.size)] = True
+        is_missing[rows, rng.integers(0, 1 if target else d, rows.size)] = True
         if not target:
-            holes[rows] |= rng.random((rows.size, d)) < 0.5
-        table, other = np.where(holes, np.nan, table), np.where(holes, np.nan, other)
+            is_missing[rows] |= rng.random((rows.size, d)) < 0.5
+        table, other = np.where(is_missing, np.nan, table), np.where(is_missing, np.nan, other)
         if rng.random() < 0.5:
             other[0, 0] = np.nan
         if rng.random() < 0.25 and not target:
@@ -169,7 +170,7 @@ def random_pairs(count: int, d: int, *, target: bool = False) -> Iterator[Pair]:
 
 
 def made_pairs() -> Iterator[Pair]:
-    """Two columns, a row that loses one cell and gains another: both means move as far."""
+    """Two columns, and a row that loses one cell and gains another. Both means move equally."""
     side = math.sqrt(0.5)
     for n in (12, 30, 400):
         table = np.array([[1.0, np.nan]] + [[-side, -side]] * (n - 2) + [[np.nan, np.nan]])
@@ -220,9 +221,9 @@ def formulas() -> list[dict[str, object]]:
     line = RegressionImputer(target=0, max_incomplete=P, min_eigenvalue=EIGENVALUE)
     low = high = EIGENVALUE * N
     rows = [
-        ("mean, one hole a row", 2 / (N - P),
+        ("mean, one missing cell a row", 2 / (N - P),
          MeanImputer(max_incomplete=P, cells_per_row=1).shift(NEIGHBOURS, one)),
-        ("mean, two holes a row", 2 / (N - P),
+        ("mean, two missing cells a row", 2 / (N - P),
          MeanImputer(max_incomplete=P).shift(NEIGHBOURS, two)),
         ("median, medians of the collection within 0.02", 0.02, None),
         ("median, gaps around it at most 0.002", None, median_step.shift(NEIGHBOURS, one)),
@@ -234,7 +235,7 @@ def formulas() -> list[dict[str, object]]:
     return [{"model": m, "printed": printed, "ours": ours} for m, printed, ours in rows]
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     count = 300 if short else 20_000
     return {
         "n": N, "p": P, "seed": SEED,
@@ -242,12 +243,12 @@ def measure(short: bool) -> Found:
     }  # fmt: skip
 
 
-def tables(found: Found) -> list[str]:
-    formulas = ((f["model"], f["printed"], f["ours"]) for f in found["formulas"])
+def tables(results: Results) -> list[str]:
+    formulas = ((f["model"], f["printed"], f["ours"]) for f in results["formulas"])
     searched = (
         (s["model"], f"{s['printed']:.3f}", f"{s['ours']:.3f}",
          "no" if s["printed"] > 1 + 1e-9 else "not broken")
-        for s in found["search"]
+        for s in results["search"]
     )  # fmt: skip
     return [
         markdown(("imputation model", "printed", "ours"), formulas),

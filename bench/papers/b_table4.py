@@ -1,17 +1,18 @@
 """Table 4 of Hu, Sanyal & Schölkopf (2024): clipping rows before PCA and private learning.
 
-The published cells (.84 to .90, growing with epsilon) are called an excess loss; the text speaks of
-accuracy, and they behave like one. Accuracy is printed here, mean of 3 runs: with accounting that
-is sound, and by their recipe, charged as printed (see b_figure3.py; neither its charge nor the
-clipping bound, a share of the largest norm in the data, is private).
+The published cells (.84 to .90, growing with epsilon) are called an excess loss. The text calls
+them accuracy, and they behave like accuracy. Accuracy is printed here, as a mean of 3 runs, with
+sound accounting, and by their recipe, charged as printed (see b_figure3.py). In the recipe, neither
+the charge nor the clipping bound is private. The clipping bound is a share of the largest norm in
+the data.
 
-Run: python bench/papers/b_table4.py        (3 minutes; --short: a smaller table, 8 seconds)
+Run: python bench/papers/b_table4.py        (3 minutes, or 8 seconds with --short)
 """
 
 from __future__ import annotations
 
 import numpy as np
-from _tables import Found, markdown, run
+from _tables import Results, markdown, run
 from b_figure3 import (
     SMALL,
     THEIRS,
@@ -34,7 +35,7 @@ PUBLISHED = {1.0: (0.84, 0.89, 0.88, 0.89), 2.0: (0.84, 0.89, 0.89, 0.89),
 
 
 def soundly(sound: Sound, clip: float, epsilon: float, repeats: int) -> float | None:
-    """Accuracy of priced PCA on clipped rows; None where no noise is enough."""
+    """Accuracy of priced PCA on clipped rows, or None if no noise is enough."""
     # Clipping shortens every row, so the declared gap shrinks with its square.
     pca = PCARankReducer(
         n_components=sound.pca.n_components,
@@ -50,21 +51,21 @@ def soundly(sound: Sound, clip: float, epsilon: float, repeats: int) -> float | 
 
 
 def by_recipe(shape: Shape, clip: float, epsilon: float, *, noise: bool) -> float:
-    """Their order: components from all rows, then rows clipped, projected and learned from."""
+    """Accuracy in their order: components of all rows, then clip, project and learn."""
     X, y = draw_rows(shape, 1, noise=noise)
     _, gap = projected(X, shape.rank)
     norms = np.linalg.norm(X, axis=1)
     clipped = X * np.minimum(1.0, clip * norms.max() / norms)[:, None]
     top = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][: shape.rank]
     Z = (clipped @ top.T) @ top
-    # Where the printed charge leaves next to nothing, PCA is not charged.
+    # PCA is not charged if the printed charge takes nearly the total epsilon.
     factor = 1.0 if noise else round(printed_factor(gap / clip), 3)
     z = noise_multiplier(epsilon / factor, shape.rows)
     thetas = [sgd(Z, y, z, seed) for seed in range(shape.repeats)]
     return float(np.mean([accuracy(t, Z, y) for t in thetas]))
 
 
-def measure(short: bool) -> Found:
+def measure(short: bool) -> Results:
     shape, clips = (SMALL, (0.1, 1.0)) if short else (THEIRS, CLIPS)
     sound = Sound.make(shape)
     rows = []
@@ -88,13 +89,13 @@ KINDS = {
 }
 
 
-def tables(found: Found) -> list[str]:
-    clips = dict.fromkeys(r["clip"] for r in found["runs"])
+def tables(results: Results) -> list[str]:
+    clips = dict.fromkeys(r["clip"] for r in results["runs"])
     header = ("", "epsilon", *(f"clip at {c}" if c < 1 else "no clipping" for c in clips))
     rows = []
     for kind, text in KINDS.items():
-        for epsilon in sorted({r["epsilon"] for r in found["runs"]}):
-            cells = [r[kind] for r in found["runs"] if r["epsilon"] == epsilon]
+        for epsilon in sorted({r["epsilon"] for r in results["runs"]}):
+            cells = [r[kind] for r in results["runs"] if r["epsilon"] == epsilon]
             shown = ("-" if cell is None else f"{cell:.2f}" for cell in cells)
             rows.append((text, f"{epsilon:g}", *shown))
     return [markdown(header, rows)]

@@ -1,30 +1,36 @@
-"""Figures 4 to 6 of Clifton et al. (2022): means and proportions of imputed wages, six times asked.
+"""Figures 4 to 6 of Clifton et al. (2022): means and proportions of imputed wages, six questions.
 
-They hide wages in the 1940 census of Minnesota by a model of item non-response, impute them from
-the nearest neighbour, and ask for the mean and for the share above the poverty line, at
-epsilon = 6 ln 2. That census cannot be had here. Two tables stand in:
+The paper hides wages in the 1940 census of Minnesota by a model of item non-response, and imputes
+them from the nearest neighbour. The questions are the mean and the share above the poverty line, at
+epsilon = 6 ln 2. The census is not available here. Two tables replace it:
 
-simulated   100,000 people of ages 10-79, made up: wage law, matching attributes (age by decade,
-            sex, relation to the head, schooling, class of work: 2,940 cells) and the law of what
-            is missing are in `wages`. Same questions, ages, top code of $5,000 and poverty line
-            of $658. Of four laws of what is missing, the one was kept for which ignoring
-            incomplete rows biases means about as much as published; every other number is what
-            it turned out to be.
-adult       30,162 rows of the 1994 census: hours per week hidden at random given age, sex and
-            marital status; mean hours and the share of 40 hours or more.
+* simulated: 100,000 invented people of ages 10-79. `wages` has the wage distribution, the matching
+  attributes (age by decade, sex, relation to the head, schooling, class of work: 2,940 cells) and
+  the distribution of missing cells. The questions, ages, top code of $5,000 and poverty line of
+  $658 are those of the paper. Of four distributions of missing cells, we chose the distribution
+  with about the published bias of means if incomplete rows are ignored. No other number was tuned.
+* adult: 30,162 rows of the 1994 census. Hours per week are hidden at random depending on age, sex
+  and marital status. The questions are mean hours and the share of 40 hours or more.
 
-Each repetition hides anew, imputes anew (the average over tied donors), adds noise anew; the
-people stay.
-Methods: incomplete rows ignored (Laplace noise); imputed, global sensitivity (one row serves at
-most all that are missing, their optimistic assumption); imputed, their noise; imputed, ours;
-imputed, no noise (not a release); filled from a released contingency table. Global sensitivity,
-that table, Cauchy and Lomax noise are here for comparison only: the library does not have them.
+Each repetition hides, imputes (the average over tied donors) and adds noise again, for equal
+people. The methods are:
 
-An epsilon is of the whole answer, the count that a mean or a share divides by included; but their
-noise is drawn by NumPy as Corollaries 5.2 and 5.5 state it, and gets that count for nothing. Below
-2 ln 2 it is not proven.
+* ignored: incomplete rows are ignored (Laplace noise).
+* global: imputed, with global sensitivity. One row serves at most all missing cells, which is their
+  optimistic assumption.
+* published: imputed, with their noise.
+* ours: imputed, with our noise.
+* no noise: imputed, and not a release.
+* model: filled from a released contingency table.
 
-Run: python bench/papers/c_figures4_6.py        (431 seconds of CPU; --short: 4 seconds)
+Global sensitivity, that table, Cauchy and Lomax noise are here for comparison only. The library
+does not have them.
+
+An epsilon pays for the complete answer, including the count by which a mean or a share is divided.
+Their noise is drawn by NumPy as Corollaries 5.2 and 5.5 state it, and does not pay for that count.
+Below 2 ln 2, their noise is not proven.
+
+Run: python bench/papers/c_figures4_6.py        (431 seconds of CPU, or 4 with --short)
 """
 
 from __future__ import annotations
@@ -37,7 +43,7 @@ from typing import Any
 
 import numpy as np
 from _lomax import LEVEL, plan_lomax
-from _tables import Found, markdown, run, save_figure
+from _tables import Results, markdown, run, save_figure
 from matplotlib.figure import Figure
 from scipy.optimize import brentq
 from scipy.special import beta as integral
@@ -59,7 +65,7 @@ from missdp.table.encode import CodedColumn
 LN2 = math.log(2)
 EPSILONS = (0.5, 1.0, 2.0, 6 * LN2)
 GROUPS = {"20-59": (20, 60), "20-29": (20, 30), "40-49": (40, 50)}
-# What the text states of the census, at 6 ln 2: mean squared errors.
+# Mean squared errors that the text states for the census, at 6 ln 2.
 STATED = {
     ("mean", "20-59"): {"global": 389_899.14, "ignored": 397.25, "published": 1.3},
     ("mean", "20-29"): {"ignored": 116.9, "published": 7.3},
@@ -71,7 +77,7 @@ STATED = {
 
 @dataclass(frozen=True)
 class Case:
-    """A complete table, the attribute to hide, how, and what is asked."""
+    """A complete table, the attribute to hide, the chance of hiding, and the questions."""
 
     table: Table
     target: str
@@ -93,14 +99,14 @@ class Case:
         return float((values[inside] if kind == "mean" else values[inside] >= self.line).mean())
 
 
-# --- The made-up table.
+# --- The invented table.
 
 RELATIONS = ("head", "spouse", "child", "parent", "other relative", "not related", "institution")
 WORK = ("private wage", "public wage", "own account", "seeking", "not in labour force")
 
 
 def wages(rows: int) -> Case:
-    """Wages by age, sex, schooling and class of work; missing more often where there is one."""
+    """Wages by age, sex, schooling and class of work. Earners lack their wage more often."""
     rng = np.random.default_rng(1940)
     age = rng.choice(np.arange(10, 80), rows, p=_falling(70, 0.012))
     decade, male = (age - 10) // 10, rng.random(rows) < 0.5
@@ -130,7 +136,7 @@ def wages(rows: int) -> Case:
     }  # fmt: skip
     import pandas as pd
 
-    # Squared distances, as theirs: 1 for a decade or a step of schooling, 2 for another category.
+    # Published squared distances: 1 for a decade or a step of schooling, 2 for another category.
     weights = {"age": 36.0, "sex": 2.0, "relation": 2.0, "schooling": 25.0, "work": 2.0}
     return Case(
         table=Table.read(pd.DataFrame(columns), schema),
@@ -151,10 +157,10 @@ def _falling(size: int, by: float) -> np.ndarray:
 def _work(rng: np.random.Generator, decade: np.ndarray, male: np.ndarray) -> np.ndarray:
     """Class of work by age and sex."""
     at_work = np.where(male, 0.92, 0.35) * np.array([0.25, 0.95, 1, 1, 0.95, 0.7, 0.3])[decade]
-    own = np.where(male, 0.14, 0.05) * np.array([0.2, 0.5, 1, 1.3, 1.5, 1.6, 1.6])[decade]
+    own_account = np.where(male, 0.14, 0.05) * np.array([0.2, 0.5, 1, 1.3, 1.5, 1.6, 1.6])[decade]
     draws = rng.random(len(decade))
-    private = at_work * (1 - own - 0.2)
-    edges = np.cumsum([private, at_work * 0.1, at_work * own, at_work * 0.1], axis=0)
+    private = at_work * (1 - own_account - 0.2)
+    edges = np.cumsum([private, at_work * 0.1, at_work * own_account, at_work * 0.1], axis=0)
     return (draws[None] > edges).sum(axis=0)
 
 
@@ -170,7 +176,7 @@ def _relation(rng: np.random.Generator, decade: np.ndarray, male: np.ndarray) ->
 
 
 def _wage_missing(table: Table) -> np.ndarray:
-    """Chance that a wage is missing: declared, by class of work, age and schooling."""
+    """Chance that a wage is missing, by class of work, age and schooling."""
     earns = np.isin(table.codes("work"), (0, 1))
     score = -3.0 + 0.6 * earns + 0.15 * table.codes("age") + 0.05 * table.codes("schooling")
     return 1 / (1 + np.exp(-score))
@@ -180,7 +186,7 @@ def _wage_missing(table: Table) -> np.ndarray:
 
 
 def adult(rows: int) -> Case:
-    """Hours per week; needs the shared data."""
+    """Hours per week, from the shared data."""
     import pyarrow.parquet as pq
     from _data import SHARED
 
@@ -229,35 +235,38 @@ def asked(case: Case, table: Table) -> tuple[dict[str, ImputedStatistics], Any, 
     made["no noise"] = made["ours"]
     ours = made["ours"]
     ways = ours._session._rows.rows.ways(ours._change)
-    # What others do takes the first of equally near donors.
+    # Other methods take the first of equally near donors.
     first = ways.columns[case.target].where(ways.start[ways.lists])
     filled = ImputedRows(table, {case.target: replace(first, rows=ways.rows)})
     return made, filled, ways.profile
 
 
 def by_global_sensitivity(
-    case: Case, filled: Any, most: int, kind: str, group: str, epsilon: float,
+    case: Case, filled: Any, max_recipients: int, kind: str, group: str, epsilon: float,
     rng: np.random.Generator,
 ) -> float:  # fmt: skip
-    """Laplace noise for a declared bound on the rows that take from one donor."""
+    """Laplace noise for a declared bound on the recipients of one donor."""
     attribute, (low, high) = case.table.schema[case.target], GROUPS[group]
     age, values = filled.values("age"), filled.values(case.target)
     inside = (age >= low) & (age < high)
     half = (attribute.upper - attribute.lower) / 2
-    middle, limit, moves, share = (attribute.lower + half, half, 2, 0.9)
+    middle, limit, sensitivity, share = (attribute.lower + half, half, 2, 0.9)
     if kind == "share":
-        values, middle, limit, moves, share = values >= case.line, 0.0, 1.0, 1, 0.85
-    scales = limit * (1 + moves * most) / (share * epsilon), 1 / ((1 - share) * epsilon)
+        values, middle, limit, sensitivity, share = values >= case.line, 0.0, 1.0, 1, 0.85
+    scales = (
+        limit * (1 + sensitivity * max_recipients) / (share * epsilon),
+        1 / ((1 - share) * epsilon),
+    )
     top = (values[inside] - middle).sum() + rng.laplace(scale=scales[0])
-    found = middle + top / max(inside.sum() + rng.laplace(scale=scales[1]), 1.0)
+    estimate = middle + top / max(inside.sum() + rng.laplace(scale=scales[1]), 1.0)
     ends = (attribute.lower, attribute.upper) if kind == "mean" else (0.0, 1.0)
-    return float(np.clip(found, *ends))
+    return float(np.clip(estimate, *ends))
 
 
 def modelled(
     case: Case, table: Table, epsilon: float, rng: np.random.Generator
 ) -> ImputedStatistics:
-    """Filled from a released table over fewer attributes, or it would be all noise."""
+    """Fill from a released table. It has fewer attributes, since noise would hide more."""
     schema, name = table.schema, case.target
     shape = (*schema.extended_shape(case.coarse), schema[name].size)
     counts = RowCounts(
@@ -267,29 +276,29 @@ def modelled(
     cost = Cost(privacy_measure="pure", amount=epsilon / 3)
     released = open_table(table, budget=Filter(1e12)).measure(counts, cost)
     noisy = released.values  # noqa: PD011
-    law = _conditional(noisy.reshape(shape))
-    hole = table.mask(name)
-    odds = law[tuple(table.codes(other)[hole] for other in case.coarse)]
+    conditional = _conditional(noisy.reshape(shape))
+    is_missing = table.mask(name)
+    odds = conditional[tuple(table.codes(other)[is_missing] for other in case.coarse)]
     drawn = (rng.random(len(odds))[:, None] > np.cumsum(odds, axis=1)).sum(axis=1)
     codes, values = table.codes(name).copy(), table.values(name).copy()
-    codes[hole] = np.minimum(drawn, schema[name].size - 1)
-    values[hole] = schema[name].decode(codes[hole], rng.random(len(odds)))
+    codes[is_missing] = np.minimum(drawn, schema[name].size - 1)
+    values[is_missing] = schema[name].decode(codes[is_missing], rng.random(len(odds)))
     columns = {n: table.column(n) for n in schema.names} | {name: CodedColumn(codes, values)}
     return ImputedStatistics(Table(schema, columns), None, budget=Filter(1e12))
 
 
 def _cell(rows: Any, matched: tuple[str, ...], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the cell of the table in which each row is counted, -1 for none."""
-    hole = rows.mask(name)
-    columns = [*(rows.codes(other) for other in matched), np.where(hole, 0, rows.codes(name))]
-    return np.where(hole, -1, np.ravel_multi_index(columns, shape))
+    """Return the cell of the table in which each row is counted, or -1 for no cell."""
+    is_missing = rows.mask(name)
+    columns = [*(rows.codes(other) for other in matched), np.where(is_missing, 0, rows.codes(name))]
+    return np.where(is_missing, -1, np.ravel_multi_index(columns, shape))
 
 
 def _conditional(noisy: np.ndarray, enough: float = 30.0) -> np.ndarray:
-    """Released conditionals, each from the most matching attributes that leave enough rows."""
+    """Released conditionals, each from as many matching attributes as have enough rows."""
     odds = np.full((*(1,) * (noisy.ndim - 1), noisy.shape[-1]), 1.0 / noisy.shape[-1])
-    for kept in range(noisy.ndim):
-        axes = tuple(range(kept, noisy.ndim - 1))
+    for n_matched in range(noisy.ndim):
+        axes = tuple(range(n_matched, noisy.ndim - 1))
         counts = np.maximum(noisy.sum(axis=axes, keepdims=True), 0.0)
         total = counts.sum(axis=-1, keepdims=True)
         odds = np.where(total >= enough, counts / np.maximum(total, 1.0), odds)
@@ -298,7 +307,7 @@ def _conditional(noisy: np.ndarray, enough: float = 30.0) -> np.ndarray:
 
 def answer(case: Case, asking: ImputedStatistics, kind: str, group: str, epsilon: float) -> float:
     low, high = GROUPS[group]
-    # The interval of the population, which would cost a few hundredths, is not looked at.
+    # The interval of the population is not requested, since it costs a few hundredths.
     where, only = f"{low} <= age < {high}", "noise"
     if kind == "mean":
         return asking.mean(case.target, where=where, epsilon=epsilon, uncertainty=only).value
@@ -306,7 +315,7 @@ def answer(case: Case, asking: ImputedStatistics, kind: str, group: str, epsilon
 
 
 def published_noise(epsilon: float, rng: np.random.Generator) -> float:
-    """Their noise per unit of the smooth bound; below 2 ln 2 without a proof."""
+    """Their noise per unit of the smooth bound, without a proof below 2 ln 2."""
     gamma = 1 + epsilon / (2 * LN2)
     share = rng.beta(1 / gamma, 1 - 1 / gamma)
     return float(rng.choice((-1, 1)) * (share / (1 - share)) ** (1 / gamma) / LN2)
@@ -320,37 +329,37 @@ def repetition(
     most = int(table.mask(case.target).sum())
     models = {epsilon: modelled(case, table, epsilon, rng) for epsilon in epsilons}
     target, age = case.table.schema[case.target], case.table.values("age")
-    found = []
+    answers = []
     for kind in ("mean", "share"):
         one, recipient_weight = (
             (target.upper, target.upper - target.lower) if kind == "mean" else (1, 1)
         )
         for group, (low, high) in GROUPS.items():
             bare = answer(case, made["no noise"], kind, group, 1e6)
-            found.append((None, "no noise", kind, group, bare))
+            answers.append((None, "no noise", kind, group, bare))
             bound = (one + float(profile.served(1)[0]) * recipient_weight) / (
                 (age >= low) & (age < high)
             ).sum()
             for epsilon in epsilons:
                 value = bare + bound * published_noise(epsilon, rng)
-                found.append((epsilon, "published", kind, group, value))
+                answers.append((epsilon, "published", kind, group, value))
                 for method in ("ignored", "ours"):
                     value = answer(case, made[method], kind, group, epsilon)
-                    found.append((epsilon, method, kind, group, value))
+                    answers.append((epsilon, method, kind, group, value))
                 value = by_global_sensitivity(case, filled, most, kind, group, epsilon, rng)
-                found.append((epsilon, "global", kind, group, value))
+                answers.append((epsilon, "global", kind, group, value))
                 # The model is released once for all six questions, for a third of one.
                 value = answer(case, models[epsilon], kind, group, 2 / 3 * epsilon)
-                found.append((epsilon, "model", kind, group, value))
-    return found, profile
+                answers.append((epsilon, "model", kind, group, value))
+    return answers, profile
 
 
-def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
+def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Results:
     rng = np.random.default_rng(20260101)
     values: dict[tuple, list[float]] = {}
     for _ in range(repetitions):
-        found, profile = repetition(case, epsilons, rng)
-        for *key, value in found:
+        answers, profile = repetition(case, epsilons, rng)
+        for *key, value in answers:
             values.setdefault(tuple(key), []).append(value)
     rows = []
     for (epsilon, method, kind, group), drawn in values.items():
@@ -359,7 +368,7 @@ def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
             {"epsilon": epsilon, "method": method, "kind": kind, "group": group,
              "mse": float(np.mean(off**2)), "bias": float(np.mean(off)),
              "median": float(np.median(np.abs(off))), "variance": float(np.var(off)),
-             # Percentiles 5, 25, 50, 75, 95: what the boxes show.
+             # Percentiles 5, 25, 50, 75, 95 for the boxes.
              "box": np.percentile(off, (5, 25, 50, 75, 95)).tolist()}
         )  # fmt: skip
     truth = {f"{k} {g}": case.truth(k, g) for k in ("mean", "share") for g in GROUPS}
@@ -371,7 +380,7 @@ def errors(case: Case, epsilons: tuple[float, ...], repetitions: int) -> Found:
 
 
 def true_loss(epsilon: float) -> float:
-    """Least that their noise can lose at the epsilon it states: shifts and dilations on a grid."""
+    """Lower bound of their noise's loss at a stated epsilon: shifts and dilations on a grid."""
     gamma = 1 + epsilon / (2 * LN2)
 
     def log_density(x: np.ndarray) -> np.ndarray:
@@ -391,8 +400,8 @@ def true_loss(epsilon: float) -> float:
 def best_cauchy(epsilon: float) -> tuple[float, float]:
     """Standard deviation of proven Cauchy noise per unit of a smooth bound, and its smoothness.
 
-    The density falls as |x|^-gamma. A shift by alpha costs alpha (gamma - 1)^(1 - 1 / gamma), a
-    dilation by exp(beta) costs beta (gamma - 1): the best split on a fixed reference profile.
+    The density falls as |x|^-gamma. A shift by alpha costs alpha (gamma - 1)^(1 - 1 / gamma), and a
+    dilation by exp(beta) costs beta (gamma - 1). The split is best on a fixed reference profile.
     """
     best = (math.inf, math.inf, math.inf)
     for gamma in np.arange(25, 97) / 8:
@@ -408,8 +417,8 @@ def best_cauchy(epsilon: float) -> tuple[float, float]:
 def deviation_of(noise: SmoothNoise) -> float:
     """Standard deviation of the library's noise of one number, per unit of a smooth bound.
 
-    By the mixture in `missdp.statistics.smooth_sensitivity`: sums of Beta integrals over start and
-    end.
+    It follows from the mixture in `missdp.statistics.smooth_sensitivity`: sums of Beta integrals
+    over start and end.
     """
     a, b = noise.shape, integral
     mass = b(a - 1, 2) + b(a, 2) + 2 * b(a, 1) * b(a - 1, 1)
@@ -418,7 +427,7 @@ def deviation_of(noise: SmoothNoise) -> float:
     return math.sqrt((near + 2 * far) / mass) / noise.alpha
 
 
-def noises(profile: Any) -> list[Found]:
+def noises(profile: Any) -> list[Results]:
     """Standard deviation of the noise of a count at this profile of donations."""
     rows = []
     for epsilon in (0.5, 1.0, 2 * LN2, 2.0, 3.0, 6 * LN2):
@@ -438,28 +447,28 @@ def noises(profile: Any) -> list[Found]:
     return rows
 
 
-def measure(short: bool) -> Found:
-    # The answers without noise are no releases.
+def measure(short: bool) -> Results:
+    # Answers without noise are not releases.
     warnings.simplefilter("ignore", WeakGuaranteeWarning)
     if short:
-        found = {"simulated": errors(wages(5_000), (1.0, 6 * LN2), 4)}
+        results = {"simulated": errors(wages(5_000), (1.0, 6 * LN2), 4)}
     else:
-        found = {
+        results = {
             "simulated": errors(wages(100_000), EPSILONS, 100),
             "adult": errors(adult(40_000), EPSILONS, 200),
         }
-    found["broken_below"] = brentq(lambda e: true_loss(e) - e, 0.5, 2 * LN2, xtol=1e-3)
-    return found
+    results["broken_below"] = brentq(lambda e: true_loss(e) - e, 0.5, 2 * LN2, xtol=1e-3)
+    return results
 
 
 # --- Tables and pictures.
 
 
-def of(found: Found, epsilon: float, method: str, kind: str, group: str) -> Found:
+def of(results: Results, epsilon: float, method: str, kind: str, group: str) -> Results:
     key = (None if method == "no noise" else named(epsilon), method, kind, group)
     return next(
         r
-        for r in found["errors"]
+        for r in results["errors"]
         if (r["epsilon"] and named(r["epsilon"]), r["method"], r["kind"], r["group"]) == key
     )
 
@@ -469,34 +478,36 @@ def named(epsilon: float) -> str:
     return names.get(round(epsilon, 4), f"{epsilon:g}")
 
 
-def stated_table(found: Found) -> str:
+def stated_table(results: Results) -> str:
     rows = []
     for (kind, group), published in STATED.items():
         for method in ("global", "ignored", "published", "ours", "no noise"):
-            row = of(found, 6 * LN2, method, kind, group)
+            row = of(results, 6 * LN2, method, kind, group)
             rows.append((kind, group, method, published.get(method), row["mse"], row["bias"]))
     header = ("of", "ages", "method", "MSE, published", "MSE, here", "bias, here")
     return markdown(header, rows)
 
 
-def checks(found: Found) -> list[tuple[str, bool]]:
-    """What section 6.3 says, at 6 ln 2."""
+def checks(results: Results) -> list[tuple[str, bool]]:
+    """Statements of section 6.3, at 6 ln 2."""
 
-    def at(method: str, kind: str, group: str) -> Found:
-        return of(found, 6 * LN2, method, kind, group)
+    def at(method: str, kind: str, group: str) -> Results:
+        return of(results, 6 * LN2, method, kind, group)
 
     def better(method: str, than: str, kind: str, group: str) -> bool:
         return at(method, kind, group)["mse"] < at(than, kind, group)["mse"]
 
     both = [(kind, group) for kind in ("mean", "share") for group in ("20-29", "40-49")]
-    own = at("published", "mean", "20-59")["variance"] / at("no noise", "mean", "20-59")["variance"]
+    ratio = (
+        at("published", "mean", "20-59")["variance"] / at("no noise", "mean", "20-59")["variance"]
+    )
     return [
         ("Figure 4: global sensitivity errs most, then ignoring, then imputation with their noise",
          better("ignored", "global", "mean", "20-59")
          and better("published", "ignored", "mean", "20-59")),
         ("Figure 4: ignoring gives too small a mean", at("ignored", "mean", "20-59")["bias"] < 0),
         ("Figure 4: their variance is little above that of the imputation itself (below twice)",
-         own < 2),
+         ratio < 2),
         ("Figures 5, 6: imputation with their noise errs less than ignoring, in all four",
          all(better("published", "ignored", *key) for key in both)),
         ("Figure 5: ignoring errs more for ages 40-49 than for 20-29",
@@ -506,25 +517,25 @@ def checks(found: Found) -> list[tuple[str, bool]]:
     ]  # fmt: skip
 
 
-def error_table(found: Found, field: str = "median") -> str:
-    """Typical error of means by epsilon: medians, because their noise has no variance at most."""
+def error_table(results: Results, field: str = "median") -> str:
+    """Median error of means by epsilon. Their noise has no variance at most epsilons."""
     rows = []
-    for epsilon in sorted({r["epsilon"] for r in found["errors"] if r["epsilon"]}):
+    for epsilon in sorted({r["epsilon"] for r in results["errors"] if r["epsilon"]}):
         cells = []
         for method in ("ignored", "published", "ours", "model"):
-            each = (of(found, epsilon, method, "mean", group)[field] for group in GROUPS)
+            each = (of(results, epsilon, method, "mean", group)[field] for group in GROUPS)
             cells.append(", ".join(f"{value:.3g}" for value in each))
         cells[1] += " *" if epsilon < 1.386 else ""
         rows.append((named(epsilon), *cells))
     return markdown(("epsilon", "ignored", "published", "ours, k-NN", "ours, released model"), rows)
 
 
-def tables(found: Found) -> list[str]:
-    said = [(text, "yes" if holds else "no") for text, holds in checks(found["simulated"])]
+def tables(results: Results) -> list[str]:
+    statements = [(text, "yes" if holds else "no") for text, holds in checks(results["simulated"])]
     noise = [
         (named(n["epsilon"]), f"{n['loss']:.2f}", n["published"] or "infinite", n["cauchy"],
          n["lomax"], n["ours"])
-        for n in found["simulated"]["noise"]
+        for n in results["simulated"]["noise"]
     ]  # fmt: skip
     header = (
         "epsilon stated",
@@ -534,12 +545,14 @@ def tables(found: Found) -> list[str]:
         "sd, Lomax",
         "sd, ours",
     )
-    shown = [stated_table(found["simulated"]), markdown(("the text says", "found"), said)]
+    shown = [stated_table(results["simulated"]), markdown(("the text says", "found"), statements)]
     shown += [markdown(header, noise)]
-    return shown + [error_table(found[name]) for name in ("simulated", "adult") if name in found]
+    return shown + [
+        error_table(results[name]) for name in ("simulated", "adult") if name in results
+    ]
 
 
-def draw(found: Found) -> None:
+def draw(results: Results) -> None:
     panels = [("mean", "20-59"), ("mean", "20-29"), ("mean", "40-49"), ("share", "20-29"),
               ("share", "40-49")]  # fmt: skip
     for name in ("simulated", "adult"):
@@ -548,7 +561,7 @@ def draw(found: Found) -> None:
         for row, epsilon in zip(axes, (6 * LN2, 1.0), strict=True):
             for axis, (kind, group) in zip(row, panels, strict=True):
                 shown = ("ignored", "no noise", "published", "ours")
-                boxes = [_box(of(found[name], epsilon, m, kind, group), m) for m in shown]
+                boxes = [_box(of(results[name], epsilon, m, kind, group), m) for m in shown]
                 axis.bxp(boxes, showfliers=False, widths=0.6)
                 axis.axhline(0, color="tab:red", linewidth=1)
                 limit = 1.3 * max(abs(b[k]) for b in boxes[:2] for k in ("whislo", "whishi"))
@@ -560,7 +573,7 @@ def draw(found: Found) -> None:
         save_figure(figure, f"papers-c-{name}")
 
 
-def _box(row: Found, label: str) -> dict[str, object]:
+def _box(row: Results, label: str) -> dict[str, object]:
     low, q1, median, q3, high = row["box"]
     return {"label": label, "whislo": low, "q1": q1, "med": median, "q3": q3, "whishi": high}
 

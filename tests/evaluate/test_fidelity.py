@@ -250,7 +250,7 @@ def test_bench_scores_any_table_with_missing_cells(tmp_path):
     (tmp_path / "domain.json").write_text(json.dumps(facts))
     bench = Path(__file__).parents[2] / "bench" / "fidelity.py"
     run = subprocess.run(
-        [sys.executable, str(bench), "truth.parquet", "domain.json", "--holes", "mar:0.3",
+        [sys.executable, str(bench), "truth.parquet", "domain.json", "--missing", "mar:0.3",
          "--methods", "mst", "no-such", "--json", "out.json"],
         cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip

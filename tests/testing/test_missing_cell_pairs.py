@@ -5,11 +5,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hole_pairs import differing_facts, hole_pairs
+from missing_pairs import differing_facts, missing_pairs
 
 from missdp import AllPairs, Categorical, Numeric, PrivBayes, Schema
 
-PAIRS = hole_pairs()
+PAIRS = missing_pairs()
 AGE = {"lower": 18, "upper": 80, "integer": True, "bins": 5, "missing_codes": (-9,)}
 SCHEMA = Schema(
     (
@@ -47,7 +47,7 @@ def leaking(frame):
 @pytest.mark.long
 def test_leaking_library_has_differing_facts():
     reported = {pair.name: differing_facts(leaking, pair, repeats=2) for pair in PAIRS}
-    assert "job_missing" in reported["a hole where others have none"]["columns"][1]
+    assert "job_missing" in reported["the only missing cell"]["columns"][1]
     assert reported["an all-missing column"]["type of town"][0] == "float64"
     assert reported["one missing code"]["lowest age"][1] == -9
     assert not reported["NaN against null"]
@@ -63,7 +63,7 @@ def reading_as_text(frame):
 @pytest.mark.long
 def test_missing_cell_that_changes_a_column_type_is_reported():
     reported = {pair.name: differing_facts(reading_as_text, pair, repeats=3) for pair in PAIRS}
-    assert reported["a hole among whole numbers"]["most of grade"] == ("3", "1")
+    assert reported["a missing cell among integers"]["most of grade"] == ("3", "1")
     assert not reported["NaN against null"]
 
 

