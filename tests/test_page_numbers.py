@@ -29,12 +29,12 @@ def test_chances_of_a_right_guess_match_the_page():
 
 
 def test_noise_by_delta_matches_the_page():
-    noise = [Cost.worth("gdp", 1.0, delta).amount ** -0.5 for delta in (1e-5, 1e-6, 1e-9, 1e-12)]
+    noise = [Cost.from_epsilon("gdp", 1.0, delta).amount ** -0.5 for delta in (1e-5, 1e-6, 1e-9, 1e-12)]
     assert row("rows", *(f"{std:.1f}" for std in noise)) in PLANNING
 
 
 def test_totals_of_several_releases_match_the_page():
-    one = Cost.worth("gdp", 1.0, 1e-6)
+    one = Cost.from_epsilon("gdp", 1.0, 1e-6)
     totals = [
         Guarantee.from_events(replace(one, amount=n * one.amount).event(), delta=1e-6).epsilon
         for n in (1, 2, 4, 10)

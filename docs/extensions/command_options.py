@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 from missdp import synthesizers
 from missdp.cli.app import command_named
 from missdp.cli.options import EVERYWHERE
-from missdp.synth.registry import _own_parameters
+from missdp.synth.registry import _family_parameters
 
 Rows = list[tuple[str, str]]
 
@@ -44,7 +44,7 @@ def option_rows(name: str) -> Rows:
 
 def method_rows() -> Rows:
     """Return each method and the names of the parameters that ``--set`` can set."""
-    return [(name, ", ".join(_own_parameters(method))) for name, method in synthesizers().items()]
+    return [(name, ", ".join(_family_parameters(method))) for name, method in synthesizers().items()]
 
 
 def table(header: tuple[str, str], rows: Rows, *, literal: bool = False) -> nodes.table:

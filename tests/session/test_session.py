@@ -192,7 +192,7 @@ def test_standardised_rows_reserve_keeps_conditions_and_adjacency():
 def test_standardised_rows_are_not_changed():
     for change in (FineCodes(), lambda rows: rows):
         with pytest.raises(ParameterError, match="Add a step"):
-            opened(Filter(10.0, **REPLACE_ONE), standardised()).on(change)
+            opened(Filter(10.0, **REPLACE_ONE), standardised()).apply(change)
 
 
 def test_measure_of_an_iterative_query_releases_nothing():

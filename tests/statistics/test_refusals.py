@@ -183,8 +183,8 @@ def test_custom_query_of_filled_cells_raises_without_a_charge():
     assert budget.events == ()
     part = filled.reserve(cost_share(ONE, 0.5), label="income")
     with pytest.raises(UnprovenError, match=message):
-        part.measure(query, part.left)
-    assert part.left.amount == 0.5 * (1 - 2.0**-40)
+        part.measure(query, part.remaining)
+    assert part.remaining.amount == 0.5 * (1 - 2.0**-40)
 
 
 def test_values_that_are_not_there_are_missed_before_the_charge():

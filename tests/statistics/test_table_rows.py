@@ -271,7 +271,7 @@ def test_required_attributes_and_conditions_stay_after_changes():
 def test_rows_with_a_value_are_read():
     rows = table()
     there = (rows.codes("age") < 5) & ~rows.mask("income")
-    result = opened(rows).on(ObservedOn({"age", "income"})).measure(SIZE, QUIET)
+    result = opened(rows).apply(ObservedOn({"age", "income"})).measure(SIZE, QUIET)
     assert result.values.tolist() == [there.sum()] != [40]
 
 

@@ -214,7 +214,7 @@ class Column(Record, abstract=True):
         return {"name": self.name} | super().to_dict()
 
     @classmethod
-    def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
+    def _class_of_kind(cls, data: Mapping[str, Any]) -> type[Any]:
         """Return the class of a kind. ``levels = "open"`` selects the kind of open levels."""
         if (kind := data.get("kind")) in ("unit", "weight"):
             raise cls._refusal(

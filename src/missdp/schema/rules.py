@@ -91,7 +91,7 @@ class Rule(Record, abstract=True):
         return {name: value for name, value in super().to_dict().items() if name != "kind"}
 
     @classmethod
-    def _kind_of(cls, data: Mapping[str, Any]) -> type[Any]:
+    def _class_of_kind(cls, data: Mapping[str, Any]) -> type[Any]:
         """Return the class of the kind that a table has as a field."""
         kinds = {kind.kind: kind for kind in (Always, Never, NotApplicable, Determined)}
         stated = [name for name in kinds if name in data]
