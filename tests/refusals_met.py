@@ -121,7 +121,7 @@ CASES = {
         schema(missing_codes=(50,))
     ),
     "attribute 'sex': levels must be distinct": lambda: Categorical(name="sex", levels=("f", "f")),
-    "attribute names must be distinct; repeated: ['age']": lambda: Schema((AGE, AGE)),
+    "attribute names must be distinct. Repeated: ['age']": lambda: Schema((AGE, AGE)),
     "the schema has no attribute 'agee'": lambda: SCHEMA["agee"],
     "attribute 'age': a code is of two kinds": lambda: schema(refused=(-9,)),
     "attribute 'age': missing_codes need nullable = true": lambda: schema(nullable=False),
@@ -131,7 +131,7 @@ CASES = {
     "the schema marks facts read from the private data as not yet declared public": lambda: (
         AllPairs(epsilon=1.0).fit(ROWS, schema=draft_schema(ROWS))
     ),
-    "a schema is needed": lambda: AllPairs(epsilon=1.0).fit(ROWS),
+    "fit: data without a schema": lambda: AllPairs(epsilon=1.0).fit(ROWS),
     "rule 'never age >= 0' leaves no row at all": lambda: Schema((AGE, SEX), (Never("age >= 0"),)),
     "rule 'never agee < 5': the schema has no attribute 'agee'": lambda: Schema(
         (AGE, SEX), (Never("agee < 5"),)
@@ -163,10 +163,10 @@ CASES = {
     "the schema declares column 'sex', which the data does not have.": lambda: Table.read(
         ROWS[["age"]], SCHEMA
     ),
-    "column names must be distinct; repeated: ['age', 'sex']": lambda: Table.read(
+    "column names must be distinct. Repeated: ['age', 'sex']": lambda: Table.read(
         pd.concat([ROWS, ROWS], axis=1), SCHEMA
     ),
-    "column names must be distinct; repeated: ['sex']": lambda: reads_csv("age;sex;sex\n1;f;f\n"),
+    "column names must be distinct. Repeated: ['sex']": lambda: reads_csv("age;sex;sex\n1;f;f\n"),
     "no data file at 'nothing.csv'": lambda: Table.read("nothing.csv", SCHEMA),
     "cannot read 'rows.xls': the suffix must be one of": lambda: (
         Path("rows.xls").touch(),
@@ -179,9 +179,7 @@ CASES = {
     "cannot parse 'rows.csv' as CSV: line 2 is not UTF-8. State the encoding of the file": lambda: (
         reads_csv("age,sex\n1,\xe9\n")
     ),
-    "cannot read 'rows.parquet': a cell is longer than the limit of memory has room for": lambda: (
-        reads_long_cell()
-    ),
+    "cannot read 'rows.parquet': a cell exceeds the limit of memory": lambda: reads_long_cell(),
     (
         "column 'sex' contains a value that is not one of its 2 declared levels, or a cell "
         "that cannot be read."
@@ -199,22 +197,22 @@ CASES = {
     (
         "missing must be one of ['joint', 'observed', 'complete-rows', 'impute-first'], not 'drop'"
     ): lambda: fits(missing="drop"),
-    "n_rows must be 'noisy' or a whole number from 1 to 2**53": lambda: fits(n_rows=0),
-    "random_state must be None or a whole number, at least 0": lambda: fits(random_state="lucky"),
-    "there is no synthesizer 'gan'": lambda: synthesizer_named("gan"),
+    "n_rows must be 'noisy' or an integer from 1 to 2**53": lambda: fits(n_rows=0),
+    "random_state must be None or an integer, at least 0": lambda: fits(random_state="lucky"),
+    "unknown synthesizer 'gan'": lambda: synthesizer_named("gan"),
     "constraint \"t1&EQ(t1.sex,'f')\": it must begin with t1&t2& and compare both rows": lambda: (
         Kamino(epsilon=1.0, constraints="t1&EQ(t1.sex,'f')").fit(reads())
     ),
     (
-        "all pairs of attributes have 71,400,000 cells, more than the 60,000,000 that are "
-        "learned together"
+        "all pairs of attributes have 71,400,000 cells, more than the 60,000,000 that "
+        "one release can have"
     ): lambda: wide(),
     "the fit does not fit into Filter(epsilon=0.5, delta=1e-06": lambda: fits(
         budget=Filter(0.5, 1e-6)
     ),
     # after the fit
-    "this AllPairs is not fitted yet; call fit first": lambda: AllPairs(epsilon=1.0).sample(10),
-    "PrivBayes cannot draw tables that vary as its model is uncertain": lambda: (
+    "this AllPairs is not fitted yet. Call fit first.": lambda: AllPairs(epsilon=1.0).sample(10),
+    "PrivBayes has no model of its own uncertainty": lambda: (
         PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(10, multiple=2)
     ),
     (
@@ -223,15 +221,15 @@ CASES = {
     ): lambda: (
         PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(5, where="age < 5 and age > 9")
     ),
-    "missing='complete-rows' does not model holes": lambda: fits(missing="complete-rows").sample(
-        10, missing_values="keep"
-    ),
+    "missing='complete-rows' does not model missing cells": lambda: fits(
+        missing="complete-rows"
+    ).sample(10, missing_values="keep"),
     "there is no model file 'nothing.json'": lambda: load("nothing.json"),
     "'m.json' is not a missdp model.": lambda: (Path("m.json").write_text("{}"), load("m.json")),
     "'m.json' was changed after it was written (checksum mismatch).": lambda: loads_edited(
         lambda document: document | {"n_rows": 7}
     ),
-    "the guarantee of the model is not that of its parameters": lambda: loads_edited(
+    "the guarantee of the model does not match its parameters": lambda: loads_edited(
         lambda d: seal(d | {"parameters": d["parameters"] | {"epsilon": 0.1}})
     ),
     "the file is not of format 5, the only one that is read": lambda: loads_edited(
@@ -265,7 +263,8 @@ CASES = {
         "independently of each other"
     ): lambda: Guarantee(1.0, protects="ground-truth"),
     (
-        "nothing is proven for the ground truth unless rows lose values independently of each other"
+        "no guarantee for the ground truth is proven unless rows lose values "
+        "independently of each other"
     ): fits_and_asks_of_the_truth,
     "a CustomQuery cannot read cells that are filled from other rows": asks_a_query_of_filled_rows,
     "epsilon is smaller than the events prove": lambda: Guarantee(

@@ -29,7 +29,9 @@ def test_chances_of_a_right_guess_match_the_page():
 
 
 def test_noise_by_delta_matches_the_page():
-    noise = [Cost.from_epsilon("gdp", 1.0, delta).amount ** -0.5 for delta in (1e-5, 1e-6, 1e-9, 1e-12)]
+    noise = [
+        Cost.from_epsilon("gdp", 1.0, delta).amount ** -0.5 for delta in (1e-5, 1e-6, 1e-9, 1e-12)
+    ]
     assert row("rows", *(f"{std:.1f}" for std in noise)) in PLANNING
 
 

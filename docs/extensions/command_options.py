@@ -44,7 +44,9 @@ def option_rows(name: str) -> Rows:
 
 def method_rows() -> Rows:
     """Return each method and the names of the parameters that ``--set`` can set."""
-    return [(name, ", ".join(_family_parameters(method))) for name, method in synthesizers().items()]
+    return [
+        (name, ", ".join(_family_parameters(method))) for name, method in synthesizers().items()
+    ]
 
 
 def table(header: tuple[str, str], rows: Rows, *, literal: bool = False) -> nodes.table:

@@ -175,7 +175,7 @@ def test_data_that_does_not_fit_stays_charged_and_the_ledger_says_no_more(office
 
 
 def test_a_refused_release_is_not_charged(office, fails):
-    fails(4, "nothing was charged", f"{FIT} --epsilon 5 {PAID}")
+    fails(4, "Nothing was charged", f"{FIT} --epsilon 5 {PAID}")
     fails(
         6, "create --delta", f"{FIT} --delta 1e-6 {PAID}"
     )  # Gaussian noise, and the budget is pure

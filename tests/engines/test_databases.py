@@ -325,7 +325,7 @@ def test_an_output_does_not_replace_the_database(sqlite, duck, tmp_path, capsys,
 
 
 # -- the public kit of sources -------------------------------------------------------------------
-AGAIN = "What has to be read again is counted once"
+AGAIN = "A block that is read again is counted once"
 
 
 def quoted(name):

@@ -243,7 +243,7 @@ WRONG = [
     ("impute-mean", "impute-magic", "kind must be one of"),
     ("rows = 1000", "", "needs rows"),
     ("[mechanism]", "[mechanisms]", "does not take mechanisms"),
-    ('name = "scale"', 'name = "impute-mean"', "share a name"),
+    ('name = "scale"', 'name = "impute-mean"', "have one name"),
     ("noise_multiplier = 4.0", "noise_multiplier = 4.0\nrandom_state = 0", "random_state"),
     ("delta = 1e-6", "delta = ", "not valid TOML"),
     ("rows = 1000", "rows = 'x'", "whole number"),

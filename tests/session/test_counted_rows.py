@@ -402,7 +402,7 @@ REFUSED = {
         lambda session: session.measure(Marginal(("a",)), LOUD),
         lambda session: session.measure(MISFITS, Selection(1.0, 1.1)),
     ],
-    "law": [
+    "distribution": [
         lambda session, bad=bad: session.apply(filling(session, LAWS | {"a": bad}))
         for bad in ([1.0], [-1.0, 2.0], [0.0, 0.0], [np.nan, 1.0])
     ],

@@ -73,7 +73,7 @@ def test_a_seed_picks_seeded_noise_and_nothing_picks_the_operating_systems():
         np.random.default_rng(0),
         *SOURCES,
     ):
-        with pytest.raises(ParameterError, match="random_state must be None or a whole number"):
+        with pytest.raises(ParameterError, match="random_state must be None or an integer"):
             NoiseSource.from_seed(wrong)
 
 

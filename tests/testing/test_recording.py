@@ -170,7 +170,7 @@ WRONG = (np.random.default_rng(0), SeededNoise(0), SecureNoise(), RecordingNoise
 def test_random_state_not_a_seed_raises(name, wrong):
     session = {"session": lambda seed: open_table(TABLE, budget=Filter(1.0), random_state=seed)}
     for recording in (nullcontext(), RecordingNoise(0)):
-        with recording, pytest.raises(ParameterError, match="must be None or a whole number"):
+        with recording, pytest.raises(ParameterError, match="must be None or an integer"):
             (RUNS | session)[name](wrong)
 
 

@@ -118,7 +118,7 @@ class Estimates(Record):
         shown = self.shown().to_string()
         about = (
             f"Intervals have confidence {self.confidence:.0%}. They cover privacy noise, sampling "
-            "and missing values."
+            "and values missing at random."
         )
         unit: Any = self.dates
         more = [f"Errors are in {UNIT_NAMES[unit]}s."] if unit else []

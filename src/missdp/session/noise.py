@@ -361,7 +361,7 @@ class NoiseSource:
         integer = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
         if integer and random_state >= 0:
             return SeededNoise(int(random_state))
-        raise ParameterError("random_state must be None or a whole number, at least 0")
+        raise ParameterError("random_state must be None or an integer, at least 0")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -354,7 +354,7 @@ def _per_level(
     note = ""
     lost = [at for at, box in enumerate(boxes) if np.allclose(box, full_range)]
     if lost:
-        note = "Where an interval is the whole range, the noise is as large as the exact number"
+        note = "Where an interval is the whole range, the noise may be as large as the exact number"
         there = [at for at in lost if any(low > 0 for low, _ in task.boxes(rows[at], len(boxes)))]
         widest = partial(_widest, intervals, there)
         note += f". {task.halved(widest, full_range) if there else MAY_BE_EMPTY}"

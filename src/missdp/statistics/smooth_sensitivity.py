@@ -87,7 +87,7 @@ _REFERENCE_LEVEL = 1.25
 
 @dataclass(frozen=True, repr=False)
 class Bounded:
-    """Exact numbers and a bound on their change between neighbours. Private. Private."""
+    """Exact numbers and a bound on their change between neighbours. Private."""
 
     totals: tuple[int, ...]
     bound: float

@@ -475,7 +475,7 @@ class StatisticTask:
         if box == bounds:
             may_be_empty = rows is not None and rows.within(0.95)[0] <= 0
             note = (
-                "The interval is the whole range, because the noise is as large as the exact "
+                "The interval is the whole range, because the noise may be as large as the exact "
                 f"number. {MAY_BE_EMPTY if may_be_empty else self.halved(interval, bounds)}"
             )
         of = self.question.where or "" if self.kind == "count" else ", ".join(self.question.of)
