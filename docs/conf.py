@@ -51,7 +51,7 @@ def escape_bars(app, what, name, obj, options, lines):
 
 
 def whole_sentences(app, what, name, obj, options, lines):
-    """Napoleon takes what precedes a colon for a type; here it is the beginning of a sentence."""
+    """Napoleon reads the text before a colon as a type. Here it begins a sentence."""
     if what in {"attribute", "data", "property"} and lines:
         lines[0] = f": {lines[0]}"
 

@@ -7,7 +7,7 @@ other packages. They use only interfaces that other packages can use.
 * `kamino`: rows drawn attribute by attribute, with constraints between rows (`denial_constraints`,
   `placing`).
 * `dp_misgan`, `dp_autogan`, `dp_ctgan`: adversarial families, fitted with PyTorch. `adversarial`,
-  `games`, `networks` and `private_training` have their common parts.
+  ``games``, ``networks`` and ``private_training`` have their common parts.
 """
 
 from missdp.baselines.dp_autogan import DPAutoGAN

@@ -285,14 +285,12 @@ class CountedRows:
 
     def kinds(self, name: str) -> Ints:
         """Return the number of missing cells of an attribute of each kind."""
-        modelled = self.facts.modelled
+        modelled, full = self.facts.modelled, self.facts.modelled.full_schema
         if (name,) not in self.counted_kinds:  # all in one pass
             cliques = dict.fromkeys([(name,), *((other,) for other in modelled.kinds)])
             self.counted_kinds.update(self.raw.counts(cliques, rows="extended"))
-        counts = check_counts(
-            self.counted_kinds[name,], modelled.full_schema.extended_shape((name,))
-        )
-        return counts[modelled.full_schema[name].missing_code :]
+        counts = check_counts(self.counted_kinds[name,], full.extended_shape((name,)))
+        return counts[full[name].missing_code :]
 
     # Changes, each row by itself
 

@@ -226,7 +226,7 @@ class KNNImputation:
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
-        """Return the change of rows that imputes a table of a schema, for `Session.on`.
+        """Return the change of rows that imputes a table of a schema, for `Session.apply`.
 
         Parameters
         ----------

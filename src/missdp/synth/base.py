@@ -758,7 +758,7 @@ class Synthesizer(Estimator):
         n, missing_values, random_state
             See :meth:`sample`.
         where : str, mapping or RowSelection, optional
-            See :meth:`sample`. A `RowSelection` counts the matching rows.
+            See :meth:`sample`. A ``RowSelection`` counts the matching rows.
 
         Returns
         -------

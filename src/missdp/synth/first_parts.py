@@ -518,8 +518,8 @@ def left_out(size: EffectiveSize | None, guarantee: Guarantee, *, weighed: bool)
         return "No row was left out because of its unit, and every row counts as one."
     if unit == ROW and size is not None:
         return (
-            f"At most about {size.full[1]:.0%} of the weight that counts may belong to rows with the "
-            "largest weight that counts. Only their weights may have been cut off. To find out "
+            f"At most about {size.full[1]:.0%} of the weight that counts may belong to rows with "
+            "the largest weight that counts. Only their weights may have been cut off. To find out "
             "how much, compare the sum of the weights with a known total."
         )
     low, high = (0.0, 1.0) if size is None or weighed else size.full

@@ -4,7 +4,7 @@
   polars, Arrow) read cells. `rows` presents all inputs as batches of rows.
 * `cells` makes one text of a cell, `encode` its code by the schema, and `decode` a cell of a code.
   `follow` applies rules to rows. `units` samples and weights rows by unit.
-* `table` holds rows in memory. ``written`` writes files. `draft` proposes a first schema.
+* `table` holds rows in memory. ``written`` writes files. ``draft`` proposes a first schema.
 """
 
 import importlib
