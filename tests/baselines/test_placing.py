@@ -14,7 +14,7 @@ from missdp.baselines.placing import _Placing, place_rows
 from missdp.errors import DataError
 from missdp.evaluate import rule_violations
 from missdp.schema import Determined, Never, NotApplicable
-from missdp.synth.sampling import apply_rules
+from missdp.synth.sampling import enforce_rules
 from missdp.testing.example_tables import example_table
 from refusing import refuses
 
@@ -137,7 +137,7 @@ RULES = (
 def test_rules_of_single_rows_go_on_holding(seed):
     """A changed attribute may determine another one, or rule it out."""
     table = example_table(Schema(STAFF, RULES), 400, seed)
-    table = table.take(~apply_rules(table)[1])
+    table = table.take(~enforce_rules(table)[1])
     stated = read_constraints(
         [
             "t1&t2&EQ(t1.ort,t2.ort)&IQ(t1.amt,t2.amt)",

@@ -12,7 +12,7 @@ from missdp.errors import UnprovenError
 from missdp.evaluate import fidelity, missing_fidelity
 from missdp.ground_truth import joint
 from missdp.schema import Always, Never
-from missdp.synth.sampling import apply_rules
+from missdp.synth.sampling import enforce_rules
 from missdp.table.encode import CodedColumn
 
 WARDS = ("surgery", "medicine", "paediatrics")
@@ -140,7 +140,7 @@ def test_a_drawn_row_without_its_base_has_the_other_date_and_no_difference():
     columns = {name: read.column(name) for name in SCHEMA.names}
     gone = np.full(len(read), SCHEMA["admission"].missing_code, dtype=np.uint8)
     columns["admission"] = CodedColumn(gone, np.full(len(read), SCHEMA["admission"].lower))
-    drawn, broken = apply_rules(Table(SCHEMA, columns))
+    drawn, broken = enforce_rules(Table(SCHEMA, columns))
     assert not broken.any()
     assert drawn.mask("stay").all()
     assert drawn.values("discharge").tolist() == read.values("admission or discharge").tolist()

@@ -30,7 +30,7 @@ from missdp.baselines.denial_constraints import (
     violates_itself,
 )
 from missdp.errors import DataError
-from missdp.synth.sampling import apply_rules, replace_rows
+from missdp.synth.sampling import enforce_rules, replace_rows
 from missdp.table import Table
 from missdp.types import Flags, Floats, Ints
 
@@ -128,7 +128,7 @@ class _Placing:
                 by = one if name == two else two
                 changed = self._in_order(changed, determining, by, name, rising=rising)
                 fixed.add(name)
-        changed, broken = apply_rules(changed)
+        changed, broken = enforce_rules(changed)
         back = np.flatnonzero(broken)
         return replace_rows(changed, back, rows, back)
 

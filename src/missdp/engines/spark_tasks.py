@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from missdp.errors import DataError, MissDPError, ParameterError, replacing
 from missdp.schema import OpenCategorical, Schema
 from missdp.session.counting import CHUNK_ROWS, Clique, Counter
-from missdp.session.frequent_values import count_values
+from missdp.session.frequent_values import count_texts
 from missdp.session.row_weights import RowWeight
 from missdp.synth.base import MissingValues, Synthesizer
 from missdp.synth.parameters import is_integer, sampling_generator
@@ -152,7 +152,7 @@ def value_count_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the values of columns with open levels, with their numbers of rows and places."""
     with replacing(Exception, by=DataError("a task could not count its rows")):
-        counts_by_place = count_values(_large_batches(batches), attributes)
+        counts_by_place = count_texts(_large_batches(batches), attributes)
     for place, counts in enumerate(counts_by_place):
         columns = [pa.array([place] * len(counts), pa.int32()), pa.array(counts, pa.string())]
         columns.append(pa.array(counts.values(), pa.int64()))

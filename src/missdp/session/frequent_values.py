@@ -130,11 +130,11 @@ class OpenRows:
         if (engine := engine_of(self.rows)) is not None:
             counts = engine.count_values(self.rows, self.facts)
         else:
-            counts = count_values(self.rows.batches(names), self.facts)
+            counts = count_texts(self.rows.batches(names), self.facts)
         return dict(zip(names, counts, strict=True))
 
 
-def count_values(
+def count_texts(
     batches: Iterable[Any], attributes: Sequence[OpenCategorical]
 ) -> list[dict[str, int]]:
     """Return the number of rows with each value, for each column in order. Private."""

@@ -188,7 +188,7 @@ def _completed(
         # A derived attribute has its first level until it is computed.
         cells = np.zeros(n, dtype=np.int64) if cells is None else cells
         columns[attribute.name] = CodedColumn(cells.astype(code_dtype(attribute)))
-    return apply_rules(with_related_values(Table(schema, columns), rng), overrule=overrule)
+    return enforce_rules(with_related_values(Table(schema, columns), rng), overrule=overrule)
 
 
 def with_related_values(table: Table, rng: np.random.Generator) -> Table:
@@ -205,7 +205,7 @@ def with_related_values(table: Table, rng: np.random.Generator) -> Table:
     return Table(table.schema, columns, kind=table.kind)
 
 
-def apply_rules(table: Table, *, overrule: bool = False) -> tuple[Table, Flags]:
+def enforce_rules(table: Table, *, overrule: bool = False) -> tuple[Table, Flags]:
     """Return synthetic rows with their derived cells, and flags of rows that break a rule.
 
     With ``overrule``, values are removed if they are certainly not applicable. Otherwise their rows
