@@ -48,7 +48,6 @@ from missdp.session.session import Session
 from missdp.statistics import ImputedStatistics, KNNImputation
 
 ROWS, SEED = 400, 7
-UNLIKE = {(AllPairs, "observed"), (AllPairs, "complete-rows")}  # strategies that a family lacks
 Pair: TypeAlias = tuple[str, pd.DataFrame, pd.DataFrame]
 Run: TypeAlias = Callable[[pd.DataFrame], None]
 
@@ -168,11 +167,9 @@ def families(schema: Schema) -> dict[str, Run]:
     """Return fits of the families whose answers all leave through sessions, by name."""
     made: dict[str, Any] = {
         f"{family.__name__}, {strategy}": (family, strategy)
-        for family in (AllPairs, AIM, MST, PrivBayes)
-        for strategy in ("joint", "observed", "complete-rows")
-        if (family, strategy) not in UNLIKE
+        for family in (AllPairs, AIM, MST, PrivBayes, Kamino)
+        for strategy in family.family.strategies
     }
-    made["Kamino, joint"] = (Kamino, "joint")
 
     def fit(table: pd.DataFrame, family: Any, strategy: str) -> None:
         model = family(epsilon=1.0, delta=1e-6, missing=strategy, random_state=SEED)
