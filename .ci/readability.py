@@ -1,13 +1,20 @@
-"""Check that changed prose is readable: `python .ci/readability.py [--since COMMIT] [PATH ...]`.
+"""Check that prose is readable: `python .ci/readability.py [--since COMMIT] [PATH ...]`.
 
-Three rules are hard. A sentence has at most 35 words. Prose uses no metaphor of `METAPHORS`.
-A public function of a module, or a public method of an exported class, with three or more
-parameters documents its parameters, its return value and its errors. Functions without any
-docstring are left to the D rules of ruff. Prose is the text of Markdown pages, docstrings and
-comments. Code blocks, text in backticks, identifiers, addresses and formulas are not prose.
+Prose is the text of Markdown pages, docstrings and comments. Code blocks, text in backticks,
+identifiers, addresses and formulas are not prose. There are two checks.
 
-The check reads the lines that were changed since `SINCE`, so old text is mended when it is touched.
-It never limits the amount of text. Everything else in the style guide is left to reviewers.
+The first check reads all files and prints a line for each group of files. It states the share of
+sentences with more than 35 words outside of tables, the share with a semicolon, and the median
+length. It also counts metaphors and headless clauses. Each quantity has a limit in `TARGETS`. A
+group that misses a target has a limit of its own in `readability.toml`. `--record` lowers these
+limits to the measured values and never raises a limit. `--list` prints the sentences that count.
+
+The second check reads the lines that were changed since `SINCE`. A sentence has at most 35 words.
+Prose uses no metaphor of `METAPHORS`. A public function of a module, or a public method of an
+exported class, with three or more parameters documents its parameters, its return value and its
+errors. Functions without any docstring are left to the D rules of ruff.
+
+No check limits the amount of text. Everything else in the style guide is left to reviewers.
 """
 
 from __future__ import annotations
@@ -19,8 +26,10 @@ import re
 import subprocess
 import sys
 import tokenize
+import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,7 +43,7 @@ METAPHORS = {
     r"gate[sd]?|gating": "required attributes",
     r"told(?! apart)(?! by a (?:doctor|nurse))": "implied by, or given",
     r"(?<!-)houses?(?! prices?)": "package",
-    # Not what a survey asks for, and not the idiom "room to spare".
+    # A dwelling may have these, and "to have space" has an idiom with the word.
     r"(?<!emergency )(?<!number of )(?<!is )(?<!enough )rooms?(?! (?:to|for)\b)": "package",
     r"strangers?": "new users",
     r"wings?": "optional package",
@@ -133,7 +142,7 @@ def markdown_blocks(lines: Iterable[Line]) -> list[list[Line]]:
     """Return the blocks of prose of a Markdown page, without code, formulas and comments."""
     blocks = Blocks()
     fences: list[str] = []  # opening fences that are not closed yet
-    skipped = ""  # what ends a formula or an HTML comment, while inside of one
+    skipped = ""  # the end of the formula or HTML comment that a line is in
     for number, text in lines:
         stripped = text.strip()
         fence = FENCE.match(text)
@@ -241,7 +250,7 @@ PRAGMA = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:|isort:|mypy:|!|///|-{3,}|={3
 
 
 def comments(text: str) -> list[list[Line]]:
-    """Return the comments of a module; those in successive lines of their own belong together."""
+    """Return the comments of a module. Successive lines of comments belong together."""
     groups: list[list[Line]] = []
     before = (0, -1)  # line and column of a comment in a line of its own
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -298,12 +307,12 @@ class Sentence(NamedTuple):
 
     @property
     def words(self) -> int:
-        """Number of words; a code span counts as one."""
+        """Number of words. A code span counts as one word."""
         return sum(any(c.isalnum() or c == CODE for c in word) for word in self.prose.split())
 
 
 def masked(text: str) -> str:
-    """Replace what is not prose, character by character."""
+    """Replace code, addresses and formulas, character by character."""
     text = UNSEEN.sub(lambda m: " " * len(m[0]), text)
     return MASKED.sub(lambda m: CODE * len(m[0]), text)
 
@@ -328,7 +337,7 @@ def sentences(block: list[Line]) -> Iterator[Sentence]:
 
 
 def problems_of(sentence: Sentence) -> Iterator[str]:
-    """Yield what is wrong with a sentence."""
+    """Yield the offences of a sentence, in words."""
     if sentence.words > MAX_WORDS:
         yield f"the sentence has {sentence.words} words. Write at most {MAX_WORDS}."
     for pattern, term in METAPHOR.items():
@@ -408,13 +417,199 @@ def section_findings(
     if Path(path).name.startswith("_") and Path(path).name != "__init__.py":
         return
     for function in exported_functions(tree, exported):
-        first = function.body[0]  # its docstring; the lines before it are the signature
+        first = function.body[0]  # its docstring, after the lines of the signature
         lines = set(range(function.lineno, (first.end_lineno or first.lineno) + 1))
         names = {ast.unparse(d).rpartition(".")[2] for d in function.decorator_list}
         if changed & lines and "overload" not in names:
             for name in missing_sections(function):
                 problem = f"the docstring has no section {name}. Add it (numpydoc)."
                 yield Finding(path, function.lineno, problem, f"def {function.name}(...)")
+
+
+# --- All files -----------------------------------------------------------------------------------
+
+TARGETS = {
+    "long": 0.03,  # share of sentences with more than 35 words, outside of tables
+    "semicolons": 0.03,  # share of sentences with a semicolon
+    "median": 18.0,  # words of the median sentence
+    "metaphors": 0.0,  # number
+    "headless": 0.0,  # number of headless clauses
+}
+COLUMNS = ("group", "sentences", *TARGETS)
+FEWEST_WORDS = 4  # words of a sentence that counts in shares and in the median
+FOLDERS = (".ci", "bench", "docs", "src", "tests")
+GENERATED = ("bench/results",)  # written by scripts
+LIMITS = "readability.toml"  # beside this file: limits of groups that miss a target
+
+# A relative clause without a noun: "what clipping takes", "who skips a question". Indirect
+# questions about a named kind or share, and direct questions, have their noun. "Whatever the limit"
+# is an adverb.
+HEADLESS = re.compile(
+    r"(?<![\w-])(?:what(?!-if\b)(?! (?:if|kinds?|shares?|sorts?|parts?)\b)"
+    r"|whatever(?! (?:the|its|their|an?)\b)|whoever)(?![\w-])|^\W*who\b",
+    re.I,
+)
+QUOTED = re.compile(r"[\"“][^\"“”]*[\"”]|\*\*?(?:what|who|whatever)\*\*?", re.I)
+
+
+class Measured(NamedTuple):
+    """The readability of a group of files: the number of sentences, and the fields of `TARGETS`."""
+
+    sentences: int
+    long: float
+    semicolons: float
+    median: float
+    metaphors: int
+    headless: int
+
+
+class Counted(NamedTuple):
+    """A sentence of a file, with the rules that it breaks."""
+
+    path: str
+    sentence: Sentence
+    long: bool
+    semicolon: bool
+    metaphor: bool
+    headless: bool
+
+
+def group_of(path: str) -> str:
+    """Return the group of a file: a package of the source, or a folder of pages."""
+    parts = path.split("/")
+    depth = {"src": 3, "docs": 2}.get(parts[0], 1)
+    if len(parts) == 1:
+        return "root pages"
+    return "/".join(parts[:-1][:depth])
+
+
+def is_headless(sentence: Sentence) -> bool:
+    """Whether a sentence has a relative clause that stands for a noun."""
+    prose = sentence.prose.rstrip()
+    return not prose.endswith("?") and bool(HEADLESS.search(QUOTED.sub(" ", prose)))
+
+
+def counted(path: str, text: str) -> Iterator[Counted]:
+    """Yield the sentences of a file. A sentence in a table is never long."""
+    if path.endswith(".md"):
+        blocks: Iterable[list[Line]] = markdown_blocks(enumerate(text.splitlines(), 1))
+    else:
+        blocks = python_blocks(text, ast.parse(text))
+    lines = text.splitlines()
+    for block in blocks:
+        in_table = lines[block[0][0] - 1].lstrip().startswith("|")
+        for sentence in sentences(block):
+            yield Counted(
+                path,
+                sentence,
+                long=sentence.words > MAX_WORDS and not in_table,
+                semicolon=";" in sentence.prose,
+                metaphor=any(pattern.search(sentence.prose) for pattern in METAPHOR),
+                headless=is_headless(sentence),
+            )
+
+
+def all_files(root: Path) -> list[str]:
+    """Return the paths of all pages and modules, from the root of the repository."""
+    found = [path for path in root.glob("*.md") if path.is_file()]
+    for folder in FOLDERS:
+        found += [*(root / folder).rglob("*.md"), *(root / folder).rglob("*.py")]
+    paths = (path.relative_to(root).as_posix() for path in found)
+    return sorted(
+        path
+        for path in paths
+        if not path.startswith(GENERATED) and "/_build/" not in f"/{path}" and "/." not in path
+    )
+
+
+def measured(sentences_of_group: Collection[Counted]) -> Measured:
+    """Return the readability of the sentences of a group."""
+    of = [one for one in sentences_of_group if one.sentence.words >= FEWEST_WORDS]
+    number = max(1, len(of))
+    return Measured(
+        len(of),
+        sum(one.long for one in of) / number,
+        sum(one.semicolon for one in of) / number,
+        float(median([one.sentence.words for one in of] or [0])),
+        sum(one.metaphor for one in sentences_of_group),
+        sum(one.headless for one in sentences_of_group),
+    )
+
+
+def read_limits(root: Path) -> dict[str, dict[str, float]]:
+    """Return the limits of groups that miss a target, by group."""
+    path = root / ".ci" / LIMITS
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def write_limits(root: Path, groups: dict[str, Measured]) -> None:
+    """Lower the limits to the measured values, rounded up. No limit rises."""
+    before, lines = read_limits(root), ["# Limits of groups that miss a target. They only fall."]
+    is_first = not (root / ".ci" / LIMITS).exists()
+    for group, values in groups.items():
+        kept = {}
+        for name, target in TARGETS.items():
+            value = getattr(values, name)
+            step = 1 if target == 0 or name == "median" else 1000
+            limit = -(-round(value * step, 6) // 1) / step
+            if not is_first:
+                limit = min(limit, before.get(group, {}).get(name, target))
+            if limit > target:
+                kept[name] = limit
+        if kept:
+            lines += ["", f'["{group}"]', *(f"{name} = {kept[name]:g}" for name in kept)]
+    (root / ".ci" / LIMITS).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def table_of(groups: dict[str, Measured], limits: dict[str, dict[str, float]]) -> list[str]:
+    """Return a line for each group. A value above its target carries its own limit."""
+    rows = [COLUMNS]
+    for group, values in groups.items():
+        cells = [group, str(values.sentences)]
+        for name in TARGETS:
+            value, own = getattr(values, name), limits.get(group, {}).get(name)
+            share = isinstance(value, float) and name != "median"
+            shown = f"{value:.1%}" if share else f"{value:g}"
+            if own is not None:
+                shown += f" (limit {own:.1%})" if share else f" (limit {own:g})"
+            cells.append(shown)
+        rows.append(tuple(cells))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    return [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def check_groups(root: Path, *, record: bool = False) -> list[str]:
+    """Print the readability of each group. Return the broken limits, in words."""
+    sentences_of: dict[str, list[Counted]] = {}
+    for path in all_files(root):
+        text = (root / path).read_text(encoding="utf-8")
+        sentences_of.setdefault(group_of(path), []).extend(counted(path, text))
+    groups = {group: measured(of) for group, of in sorted(sentences_of.items())}
+    if record:
+        write_limits(root, groups)
+    limits = read_limits(root)
+    everything = {"all": measured([one for of in sentences_of.values() for one in of])}
+    print("\n".join(table_of(groups | everything, limits)))
+    broken = []
+    for group, values in groups.items():
+        for name, target in TARGETS.items():
+            value, limit = getattr(values, name), limits.get(group, {}).get(name, target)
+            if value > limit + 1e-9:
+                broken.append(f"{group}: {name} is {value:.4g}, and at most {limit:g} is allowed.")
+    return broken
+
+
+def list_sentences(root: Path, wanted: Collection[str]) -> None:
+    """Print the sentences of some files and folders that break a rule of the first check."""
+    for path in all_files(root):
+        if not wanted or any(Path(path).is_relative_to(w) for w in wanted):
+            for one in counted(path, (root / path).read_text(encoding="utf-8")):
+                rules = ("long", "semicolon", "metaphor", "headless")
+                if broken := [rule for rule in rules if getattr(one, rule)]:
+                    shown = " ".join(one.sentence.text.split())
+                    print(f"{path}:{one.sentence.first}: {', '.join(broken)}\n    {shown}")
 
 
 # --- The check ---------------------------------------------------------------------------------
@@ -461,23 +656,29 @@ def findings_of(
 
 
 def main(arguments: list[str] | None = None, *, root: Path = ROOT) -> int:
-    """Print all offences. Return 1 if there is one."""
+    """Print the readability of all files, and all offences in changed lines. Return 1 if any."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--since", default=SINCE, help="check the lines changed since this commit")
-    parser.add_argument("paths", nargs="*", help="check these files and folders only")
+    parser.add_argument("--record", action="store_true", help="lower the limits of groups")
+    parser.add_argument("--list", action="store_true", help="print sentences that count, and end")
+    parser.add_argument("paths", nargs="*", help="check changed lines of these files and folders")
     options = parser.parse_args(arguments)
-    changed = changed_lines(start_of(options.since, root=root), root=root)
     wanted = tuple(str(Path(p).resolve().relative_to(root)) for p in options.paths)
+    if options.list:
+        list_sentences(root, wanted)
+        return 0
+    broken = [] if wanted else check_groups(root, record=options.record)
+    changed = changed_lines(start_of(options.since, root=root), root=root)
     exported = exported_names(root)
     findings: list[Finding] = []
     for path, lines in sorted(changed.items()):
         if lines and (not wanted or any(Path(path).is_relative_to(w) for w in wanted)):
             text = (root / path).read_text(encoding="utf-8")
             findings += findings_of(path, text, lines, exported)
-    for finding in findings:
+    for finding in [*findings, *broken]:
         print(finding)
     print(f"{len(findings)} findings in the lines changed since {options.since}.")
-    return int(bool(findings))
+    return int(bool(findings or broken))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Refuse an upload while something of it is not decided: `python .ci/release.py`.
+"""Fail while a decision about an upload is open: `python .ci/release.py`.
 
-What an owner decides is listed in RELEASING.md, a box to tick each. Where a decision is to stand,
-TO BE DECIDED stands until then. `.ci/run` and RELEASING.md name the tools that check the rest.
+RELEASING.md lists the decisions of the owner, with a box for each. TO BE DECIDED marks the place of
+an open decision. `.ci/run` and RELEASING.md name the tools that check the rest.
 """
 
 import re
@@ -16,7 +16,7 @@ URLS = ("Source", "Issues", "Documentation", "Changelog")
 
 
 def undecided(root: Path = ROOT) -> list[str]:
-    """List what keeps this from being uploaded."""
+    """List the open decisions that prevent an upload."""
     text = {
         name: (root / name).read_text(encoding="utf-8")
         for name in (*MARKED, "RELEASING.md", "CHANGELOG.md")
@@ -27,8 +27,8 @@ def undecided(root: Path = ROOT) -> list[str]:
     ]
     urls = tomllib.loads(text["pyproject.toml"])["project"].get("urls", {})
     found += [f"pyproject.toml: no address {name}" for name in URLS if not urls.get(name)]
-    unreleased = text["CHANGELOG.md"].partition("## Unreleased")[2].partition("\n## ")[0]
-    return found + ["CHANGELOG.md: Unreleased is not empty"] * bool(unreleased.strip())
+    undated = re.findall(r"^## (?!\d[\d.]* - \d{4}-\d\d-\d\d$).*", text["CHANGELOG.md"], re.M)
+    return found + [f"CHANGELOG.md: {heading} has no date" for heading in undated]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ environment of its own (`bench/.environments/NAME`, made with `python -m venv` a
 
     python bench/compare.py                     # goes on from bench/results/compare.json
     python bench/compare.py --tables rand --methods AllPairs "dpmm MST" --runs 1
-    python bench/compare.py --show              # the tables of docs/comparison.md
+    python bench/compare.py --show              # the tables of docs/comparison.md and measured.md
 """
 
 import argparse
@@ -132,6 +132,11 @@ TITLES = {
     "Adult, MAR 20 %": "Adult, 20 % missing at random",
     "RAND, MAR 20 %": "RAND health insurance experiment, 20 % missing at random",
 }
+SHORT = {
+    "RAND, MAR 20 %": "RAND",
+    "Adult, MCAR 20 %": "Adult, MCAR",
+    "Adult, MAR 20 %": "Adult, MAR",
+}
 FEW = {1: ", one run", 2: ", two runs"}
 
 
@@ -196,8 +201,41 @@ def versions():
     return {name: version.strip() for name, version in found.items()}
 
 
+def summary(results):
+    """The table of docs/comparison.md: distance and F1 on each table, and seconds over all.
+
+    Parameters
+    ----------
+    results : list of dict
+        The runs, as `RESULTS` keeps them.
+
+    Returns
+    -------
+    str
+        A Markdown table. A dash stands for a method that was not run or did not finish.
+    """
+    heads = [f"{what}: {table}" for what in ("distance", "F1") for table in SHORT.values()]
+    lines = [f"| method | {' | '.join([*heads, 'CPU s'])} |", "|---" * (len(heads) + 2) + "|"]
+    for name in METHODS[1:]:
+        good = [r for r in results if r["method"] == name and "problem" not in r]
+        cells = [
+            written(column, statistics.mean(scores), name) if scores else "–"
+            for column in ("two_way_equal", "f1")
+            for table in SHORT
+            for scores in [[r[column] for r in good if r["table"] == table]]
+        ]
+        seconds = [
+            statistics.mean(r["cpu_s"] for r in good if r["table"] == table)
+            for table in {r["table"] for r in good}
+        ]
+        ends = dict.fromkeys(f"{end:.0f}" for end in (min(seconds), max(seconds))) if good else ()
+        cells.append(" to ".join(ends) or "did not finish")
+        lines.append(f"| {name.replace('mbi', '`mbi`')} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def shown(results):
-    """The tables of the page: means over runs, and how many these are if fewer than three."""
+    """The tables of measured.md: means over runs, and how many these are if fewer than three."""
     out = []
     for table in dict.fromkeys(row["table"] for row in results):
         lines = [f"| {TITLES[table]} | {' | '.join(COLUMNS.values())} |"]
@@ -235,7 +273,7 @@ def main():
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
     if options.show:
-        print("\n\n".join(shown(results)))
+        print("\n\n".join([summary(results), *shown(results)]))
         return
     print(versions())
     tables = {title: TABLES[title]() for title in options.tables}

@@ -50,7 +50,7 @@ def main():
     axis.invert_yaxis()
     axis.set_xlim(0, 32)
     axis.set_xlabel("share of Hispanic respondents, % (marks: ten runs, epsilon = 1)")
-    axis.set_title("A survey with holes: dropping incomplete rows halves a minority", loc="left")
+    axis.set_title("A survey with missing answers: dropping rows halves a minority", loc="left")
     axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     target = Path(__file__).parents[1] / "docs" / "img" / "demo.svg"

@@ -395,21 +395,27 @@ def measure(library):
 
 
 def tables(results):
-    """What the page shows: what is told of each pair, and the means."""
+    """Return the tables of the page: leaks of each pair, values of the last pair, and means."""
     names = list(next(iter(results["missdp"]["told"].values())))
-    told = [f"| library | release | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
-    means = ["| library | release | mean | share of holes |", "|---|---|---|---|"]
+    shown_names = " | ".join(f"`{name}`" for name in names)
+    leaks = [f"| library | release | {shown_names} |", "|---" * (len(names) + 2) + "|"]
+    means = ["| library | release | mean | share missing |", "|---|---|---|---|"]
     values = ["| library | release | no value at all | one |", "|---|---|---|---|"]
     for library, found in results.items():
         shown = f"{DISTRIBUTIONS.get(library, library)} {found['version']}"
         for family, pairs in found["told"].items():
-            cells = ["**told**" if pairs[name] else "nothing" for name in names]
-            told.append(f"| {shown} | {family} | {' | '.join(cells)} |")
+            cells = ["**revealed**" if pairs[name] else "nothing" for name in names]
+            leaks.append(f"| {shown} | {_release(family)} | {' | '.join(cells)} |")
         for family, mean in found["mean"].items():
-            means.append(f"| {shown} | {family} | {mean['mean']:.1f} | {mean['holes']:.2f} |")
+            cells = f"{mean['mean']:.1f} | {mean['holes']:.2f}"
+            means.append(f"| {shown} | {_release(family)} | {cells} |")
         for family, (none, one) in found["value"].items():
             values.append(f"| {shown} | {family} | {none} | {one} |")
-    return tuple("\n".join(lines) for lines in (told, values, means))
+    return tuple("\n".join(lines) for lines in (leaks, values, means))
+
+
+def _release(name):
+    return name.replace("holes filled with", "missing values as")
 
 
 def environment(library):

@@ -74,13 +74,15 @@ def neighbours(table: pd.DataFrame, *, replaced: bool) -> Iterator[Pair]:
     }
     blank = pd.DataFrame([dict.fromkeys(table.columns)])
     for name, row in chosen.items():
+        # The row stands last, so that random numbers of the other rows are the same in both runs.
         rest = table.drop(index=row).reset_index(drop=True)
+        complete = pd.concat([rest, table.iloc[[row]]], ignore_index=True)
         if replaced:
             other = pd.concat([rest, blank], ignore_index=True)
-            yield f"a row of missing cells for {name}", pd.concat([rest, table.iloc[[row]]]), other
+            yield f"a row of missing cells for {name}", complete, other
         else:
-            yield f"without {name}", table, rest
-            yield f"{name} added", rest, table
+            yield f"without {name}", complete, rest
+            yield f"{name} added", rest, complete
     if not replaced:
         yield "a row of missing cells added", table, pd.concat([table, blank], ignore_index=True)
 

@@ -1,4 +1,4 @@
-"""How wrong a release is, by the number of rows and by epsilon, for docs/epsilon-and-rows.md.
+"""How wrong a release is, by the number of rows and by epsilon, for docs/planning.md.
 
 Rows are drawn without replacement from Adult (30,162 rows, 15 attributes, numerics in 10 declared
 bins) with 20 % of the cells missing completely at random; delta is 1e-6. Every synthetic table has

@@ -15,6 +15,7 @@ extensions = [
     "sphinx.ext.viewcode",
     # Ours:
     "built_pages",
+    "command_options",
     "mathml",
     "names",
     "public_names",

@@ -1,4 +1,4 @@
-"""Every refusal of docs/troubleshooting.md, in the order of the page, met as a user meets it."""
+"""Messages of errors by how they start, each with a case that raises it as a user meets it."""
 
 import json
 from dataclasses import replace
@@ -104,83 +104,172 @@ def loads_edited(edit):
     load("m.json")
 
 
-CASES = [
+CASES = {
     # the schema
-    lambda: toml("format = 1\n[[attribute]\n"),
-    lambda: toml('format = 1\n[[attribute]]\nname = "sex"\nkind = "text"\n'),
-    lambda: toml('format = 1\n[[attribute]]\nname = "a"\nkind = "categorical"\nlevls = ["x"]\n'),
-    lambda: schema(lower=99, upper=0),
-    lambda: schema(missing_codes=(50,)),
-    lambda: Categorical(name="sex", levels=("f", "f")),
-    lambda: Schema((AGE, AGE)),
-    lambda: SCHEMA["agee"],
-    lambda: schema(refused=(-9,)),
-    lambda: schema(nullable=False),
-    lambda: schema(outside="drop"),
-    lambda: AllPairs(epsilon=1.0).fit(ROWS, schema=draft_schema(ROWS)),
-    lambda: AllPairs(epsilon=1.0).fit(ROWS),
-    lambda: Schema((AGE, SEX), (Never("age >= 0"),)),
-    lambda: Schema((AGE, SEX), (Never("agee < 5"),)),
-    lambda: Schema((AGE, SEX), (Never("how old? < 5"),)),
-    lambda: Schema((AGE, SEX), (Always("age <= sex"),)),
-    lambda: Schema((AGE, SEX), (NotApplicable("age", unless="sex = 'x'"),)),
-    lambda: Schema((AGE, SEX), (Determined("sex", by="age", map=((1, "f"),)),)),
-    lambda: Schema((AGE, SEX), (Always("age + = 5"),)),
+    (
+        "'s.toml' is not valid TOML (line 2, column 12). Write [[attribute]] with two "
+        "brackets at either end."
+    ): lambda: toml("format = 1\n[[attribute]\n"),
+    "attribute 'sex': unknown kind 'text'. Known kinds: ": lambda: toml(
+        'format = 1\n[[attribute]]\nname = "sex"\nkind = "text"\n'
+    ),
+    "attribute 'a': unknown field 'levls'. Did you mean 'levels'?": lambda: toml(
+        'format = 1\n[[attribute]]\nname = "a"\nkind = "categorical"\nlevls = ["x"]\n'
+    ),
+    "attribute 'age': lower must be below upper": lambda: schema(lower=99, upper=0),
+    "attribute 'age': missing_codes that are numbers must lie outside [lower, upper]": lambda: (
+        schema(missing_codes=(50,))
+    ),
+    "attribute 'sex': levels must be distinct": lambda: Categorical(name="sex", levels=("f", "f")),
+    "attribute names must be distinct; repeated: ['age']": lambda: Schema((AGE, AGE)),
+    "the schema has no attribute 'agee'": lambda: SCHEMA["agee"],
+    "attribute 'age': a code is of two kinds": lambda: schema(refused=(-9,)),
+    "attribute 'age': missing_codes need nullable = true": lambda: schema(nullable=False),
+    "attribute 'age': outside must be one of 'error', 'clamp', 'missing' or 'other'": lambda: (
+        schema(outside="drop")
+    ),
+    "the schema marks facts read from the private data as not yet declared public": lambda: (
+        AllPairs(epsilon=1.0).fit(ROWS, schema=draft_schema(ROWS))
+    ),
+    "a schema is needed": lambda: AllPairs(epsilon=1.0).fit(ROWS),
+    "rule 'never age >= 0' leaves no row at all": lambda: Schema((AGE, SEX), (Never("age >= 0"),)),
+    "rule 'never agee < 5': the schema has no attribute 'agee'": lambda: Schema(
+        (AGE, SEX), (Never("agee < 5"),)
+    ),
+    "rule 'never how old? < 5': cannot read '? < 5'": lambda: Schema(
+        (AGE, SEX), (Never("how old? < 5"),)
+    ),
+    (
+        "rule 'age <= sex': 'age' and 'sex' cannot be compared: all must be numeric, all "
+        "dates in one unit, or all ordinal with the same levels"
+    ): lambda: Schema((AGE, SEX), (Always("age <= sex"),)),
+    "rule \"age is not applicable unless sex = 'x'\": 'x' is not a level of 'sex'": lambda: Schema(
+        (AGE, SEX), (NotApplicable("age", unless="sex = 'x'"),)
+    ),
+    "rule 'sex follows from age': the map lacks a value for": lambda: Schema(
+        (AGE, SEX), (Determined("sex", by="age", map=((1, "f"),)),)
+    ),
+    "rule 'age + = 5': cannot read '= 5'": lambda: Schema((AGE, SEX), (Always("age + = 5"),)),
     # the table
-    lambda: reads(age=140),
-    lambda: reads(sex="female"),
-    lambda: reads(sex=None),
-    lambda: reads(name="Ann"),
-    lambda: Table.read(ROWS[["age"]], SCHEMA),
-    lambda: Table.read(pd.concat([ROWS, ROWS], axis=1), SCHEMA),
-    lambda: reads_csv("age;sex;sex\n1;f;f\n"),
-    lambda: Table.read("nothing.csv", SCHEMA),
-    lambda: (Path("rows.xls").touch(), Table.read("rows.xls", SCHEMA)),
-    lambda: reads_csv("age,sex\n1,f,2\n"),
-    lambda: reads_csv("age,sex\n1,\xe9\n"),
-    lambda: reads_long_cell(),
-    lambda: reads_csv("age,sex\n1," + "f" * 5000 + "\n"),
-    lambda: Table.read([[1, "f"]], SCHEMA),
-    lambda: Table.read([{"age": 30, "sex": "f", "Ann": 1}], SCHEMA),
-    lambda: draft_schema({"age": [], "sex": []}),
+    (
+        "column 'age' contains a value that is not a whole number in [0, 99], or a cell that "
+        "cannot be read."
+    ): lambda: reads(age=140),
+    "column 'sex' contains a value that is not one of its 2 declared levels": lambda: reads(
+        sex="female"
+    ),
+    "column 'sex' has missing cells but is not declared nullable": lambda: reads(sex=None),
+    "the data has columns that the schema does not declare: ['name']": lambda: reads(name="Ann"),
+    "the schema declares column 'sex', which the data does not have.": lambda: Table.read(
+        ROWS[["age"]], SCHEMA
+    ),
+    "column names must be distinct; repeated: ['age', 'sex']": lambda: Table.read(
+        pd.concat([ROWS, ROWS], axis=1), SCHEMA
+    ),
+    "column names must be distinct; repeated: ['sex']": lambda: reads_csv("age;sex;sex\n1;f;f\n"),
+    "no data file at 'nothing.csv'": lambda: Table.read("nothing.csv", SCHEMA),
+    "cannot read 'rows.xls': the suffix must be one of": lambda: (
+        Path("rows.xls").touch(),
+        Table.read("rows.xls", SCHEMA),
+    ),
+    (
+        "cannot parse 'rows.csv' as CSV: there is no header line, a row has too many or too "
+        "few fields"
+    ): lambda: reads_csv("age,sex\n1,f,2\n"),
+    "cannot parse 'rows.csv' as CSV: line 2 is not UTF-8. State the encoding of the file": lambda: (
+        reads_csv("age,sex\n1,\xe9\n")
+    ),
+    "cannot read 'rows.parquet': a cell is longer than the limit of memory has room for": lambda: (
+        reads_long_cell()
+    ),
+    (
+        "column 'sex' contains a value that is not one of its 2 declared levels, or a cell "
+        "that cannot be read."
+    ): lambda: reads_csv("age,sex\n1," + "f" * 5000 + "\n"),
+    "cannot read a table from 'list'": lambda: Table.read([[1, "f"]], SCHEMA),
+    "a record has a key that the schema does not declare": lambda: Table.read(
+        [{"age": 30, "sex": "f", "Ann": 1}], SCHEMA
+    ),
+    "the data has no rows to draft a schema from": lambda: draft_schema({"age": [], "sex": []}),
     # the fit
-    lambda: fits(epsilon=0),
-    lambda: fits(epsilon=1e9),
-    lambda: fits(delta=0.0),
-    lambda: fits(delta=1.5),
-    lambda: fits(missing="drop"),
-    lambda: fits(n_rows=0),
-    lambda: fits(random_state="lucky"),
-    lambda: synthesizer_named("gan"),
-    lambda: Kamino(epsilon=1.0, constraints="t1&EQ(t1.sex,'f')").fit(reads()),
-    lambda: wide(),
-    lambda: fits(budget=Filter(0.5, 1e-6)),
+    "epsilon must be between 1e-6 and 10,000; got 0.": lambda: fits(epsilon=0),
+    "epsilon must be between 1e-6 and 10,000; got 1e+09.": lambda: fits(epsilon=1e9),
+    "delta must be above 0: the noise is Gaussian": lambda: fits(delta=0.0),
+    "delta must be at least 0 and below 1": lambda: fits(delta=1.5),
+    (
+        "missing must be one of ['joint', 'observed', 'complete-rows', 'impute-first'], not 'drop'"
+    ): lambda: fits(missing="drop"),
+    "n_rows must be 'noisy' or a whole number from 1 to 2**53": lambda: fits(n_rows=0),
+    "random_state must be None or a whole number, at least 0": lambda: fits(random_state="lucky"),
+    "there is no synthesizer 'gan'": lambda: synthesizer_named("gan"),
+    "constraint \"t1&EQ(t1.sex,'f')\": it must begin with t1&t2& and compare both rows": lambda: (
+        Kamino(epsilon=1.0, constraints="t1&EQ(t1.sex,'f')").fit(reads())
+    ),
+    (
+        "all pairs of attributes have 71,400,000 cells, more than the 60,000,000 that are "
+        "learned together"
+    ): lambda: wide(),
+    "the fit does not fit into Filter(epsilon=0.5, delta=1e-06": lambda: fits(
+        budget=Filter(0.5, 1e-6)
+    ),
     # after the fit
-    lambda: AllPairs(epsilon=1.0).sample(10),
-    lambda: PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(10, multiple=2),
-    lambda: PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(5, where="age < 5 and age > 9"),
-    lambda: fits(missing="complete-rows").sample(10, missing_values="keep"),
-    lambda: load("nothing.json"),
-    lambda: (Path("m.json").write_text("{}"), load("m.json")),
-    lambda: loads_edited(lambda document: document | {"n_rows": 7}),
-    lambda: loads_edited(lambda d: sealed(d | {"parameters": d["parameters"] | {"epsilon": 0.1}})),
-    lambda: loads_edited(lambda document: document | {"format": 2}),
-    lambda: combine_estimates([0.5], [0.1]),
-    lambda: check_outputs([Path("no/such/folder.csv")]),
-    existing_rows,
-    model_of_another_release,
+    "this AllPairs is not fitted yet; call fit first": lambda: AllPairs(epsilon=1.0).sample(10),
+    "PrivBayes cannot draw tables that vary as its model is uncertain": lambda: (
+        PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(10, multiple=2)
+    ),
+    (
+        "where: 0 of 1,000,000 rows drawn from the model match the condition, and 5 matching "
+        "rows were requested."
+    ): lambda: (
+        PrivBayes(epsilon=1.0).fit(ROWS, schema=SCHEMA).sample(5, where="age < 5 and age > 9")
+    ),
+    "missing='complete-rows' does not model holes": lambda: fits(missing="complete-rows").sample(
+        10, missing_values="keep"
+    ),
+    "there is no model file 'nothing.json'": lambda: load("nothing.json"),
+    "'m.json' is not a missdp model.": lambda: (Path("m.json").write_text("{}"), load("m.json")),
+    "'m.json' was changed after it was written (checksum mismatch).": lambda: loads_edited(
+        lambda document: document | {"n_rows": 7}
+    ),
+    "the guarantee of the model is not that of its parameters": lambda: loads_edited(
+        lambda d: sealed(d | {"parameters": d["parameters"] | {"epsilon": 0.1}})
+    ),
+    "the file is not of format 5, the only one that is read": lambda: loads_edited(
+        lambda document: document | {"format": 2}
+    ),
+    "there must be one estimate and one variance for each of 2+ tables": lambda: combine_estimates(
+        [0.5], [0.1]
+    ),
+    "cannot write 'no/such/folder.csv': the folder does not exist": lambda: check_outputs(
+        [Path("no/such/folder.csv")]
+    ),
+    "'out.csv' exists. Use --overwrite": existing_rows,
+    "'out.model.json' is the model of release": model_of_another_release,
     # questions
-    lambda: asks(of=("sex",)),
-    lambda: asks(where="age >> 5"),
-    lambda: asks(kind="median"),
-    lambda: asks(kind="variance", uncertainty="worst-case"),
-    lambda: asks(by="sex", uncertainty="worst-case"),
-    lambda: asks(epsilon=2.0),
+    "'sex' is not numeric": lambda: asks(of=("sex",)),
+    "where: cannot read '> 5'": lambda: asks(where="age >> 5"),
+    "statistic must be one of 'count', 'proportion', 'mean', 'sum', 'variance'": lambda: asks(
+        kind="median"
+    ),
+    "worst-case bounds exist for count, proportion, mean, sum only": lambda: asks(
+        kind="variance", uncertainty="worst-case"
+    ),
+    "worst-case bounds exist without groups only": lambda: asks(by="sex", uncertainty="worst-case"),
+    "the question does not fit into what is left of the budget": lambda: asks(epsilon=2.0),
     # guarantees
-    lambda: Guarantee(1.0).compose(Guarantee(1.0).to_replace_one()),
-    lambda: Guarantee(1.0, protects="ground-truth"),
-    fits_and_asks_of_the_truth,
-    asks_a_query_of_filled_rows,
-    lambda: Guarantee(0.1, events=Guarantee(1.0).events),
-    lambda: memory_limit("100MB").__enter__(),
-]
+    "cannot compose guarantees for the ground truth, or under different adjacencies": lambda: (
+        Guarantee(1.0).compose(Guarantee(1.0).to_replace_one())
+    ),
+    (
+        "a guarantee for the ground truth needs a condition that rows lose values "
+        "independently of each other"
+    ): lambda: Guarantee(1.0, protects="ground-truth"),
+    (
+        "nothing is proven for the ground truth unless rows lose values independently of each other"
+    ): fits_and_asks_of_the_truth,
+    "a CustomQuery cannot read cells that are filled from other rows": asks_a_query_of_filled_rows,
+    "epsilon is smaller than the events prove": lambda: Guarantee(
+        0.1, events=Guarantee(1.0).events
+    ),
+    "memory must be at least 512MiB": lambda: memory_limit("100MB").__enter__(),
+}

@@ -19,7 +19,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from missdp.cli.app import COMMANDS as COMMAND_NAMES
 from missdp.cli.app import command_named
-from missdp.cli.main import main
+from missdp.cli.main import EXIT_CODES, main
 from missdp.cli.options import EVERYWHERE
 from missdp.errors import MissDPError
 from refusals_met import CASES
@@ -31,32 +31,37 @@ PAGES = [
     ROOT / "README.md",
     *sorted(DOCS.glob("*.md")),
     *sorted((DOCS / "referees").glob("*.md")),
+    *sorted((DOCS / "developers").glob("*.md")),
     *sorted((ROOT / "tests" / "claims").glob("*.md")),
     *sorted((ROOT / "bench" / "papers").glob("*.md")),
 ]
 NAMES = [str(page.relative_to(ROOT)).removeprefix("docs/") for page in PAGES]
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
-# Pages without Python: tables of contents, lists, the plan of the house, what was measured.
+# Pages without Python: tables of contents, lists, the architecture, measurements.
 SILENT = {
     *("referees/index.md", "referees/claims.md", "referees/measured.md", "referees/papers.md"),
     *("referees/references.md", "referees/papers-knn.md", "bench/papers/prices.md"),
-    *("index.md", "changelog.md", "commands.md", "architecture.md", "glossary.md"),
-    *("comparison.md", "referees/threat-model.md", "referees/read-this.md"),
+    *("index.md", "changelog.md", "commands.md", "glossary.md", "troubleshooting.md"),
+    *("developers/architecture.md", "developers/index.md", "developers/style.md"),
+    *("referees/how-claims-are-tested.md", "referees/known-limitations.md", "referees/methods.md"),
+    *("referees/threat-model.md", "referees/read-this.md"),
 }
 # The last section of a page, about what an extra and Java bring.
 SPARK = "## Spark"
 # Pages that take more than two seconds.
 SLOW = (
-    *("testing.md", "imputation.md", "ground-truth.md", "analysis-tutorial.md"),
-    *("table-to-estimate.md", "tutorial.md", "gallery.md"),
-    *("ledger.md", "synthesizers.md", "curator-report.md", "estimates.md", "guarantee.md"),
-    *("combining.md", "surveys.md", "planning.md"),
+    *("developers/testing.md", "missing-values.md", "ground-truth.md", "analysis-tutorial.md"),
+    *("tutorial.md", "multiple-tables.md", "units-and-weights.md", "planning.md"),
+    *("ledger.md", "synthesizers.md", "publishing.md", "estimates.md", "guarantee.md"),
     *("tests/claims/synthesis.md", "referees/proofs.md"),
 )
 
 
 def read(name):
     return (DOCS / name).read_text(encoding="utf-8")
+
+
+TROUBLE = read("troubleshooting.md")
 
 
 def run_commands(example):
@@ -84,9 +89,8 @@ WORKED = Sybil(parsers=[PYTHON, CONSOLE, FILES], path=str(ROOT))
 COMMANDS = (
     "tutorial.md",
     "analysis-tutorial.md",
-    "table-to-estimate.md",
     "ledger.md",
-    "gallery.md",
+    "preprocessing.md",
 )
 
 
@@ -115,8 +119,8 @@ def test_snippets(page, name, tmp_path, monkeypatch):
     assert bool(found) == (name not in SILENT)
     for example in found:
         example.evaluate()
-    drawn = {path.name for path in tmp_path.glob("gallery-*")}
-    assert drawn == set(re.findall(r"\(img/(gallery-.*?)\)", text))
+    drawn = {path.name for path in tmp_path.glob("example-*")}
+    assert drawn == set(re.findall(r"\(img/(example-.*?)\)", text))
 
 
 def test_threat_model_names_tests_that_exist():
@@ -136,16 +140,18 @@ def test_threat_model_names_tests_that_exist():
 def test_snippets_about_spark(tmp_path, monkeypatch, request):
     pytest.importorskip("pyspark")
     request.getfixturevalue("spark")
-    for example in snippets(DOCS / "large-tables.md", "large-tables.md", tmp_path, monkeypatch):
+    for example in snippets(DOCS / "data-sources.md", "data-sources.md", tmp_path, monkeypatch):
         example.evaluate()
 
 
 def test_the_landing_page_leads_to_every_page():
-    chooser = read("index.md").partition("## I have")[2].partition("```{toctree}")[0]
+    chooser, _, trees = read("index.md").partition("```{toctree}")
     led = {*re.findall(r"\]\(([\w/-]+\.md)", chooser)}
     pages = {str(path.relative_to(DOCS)) for path in DOCS.glob("*.md")} - {"index.md"}
     assert pages - led == set()
-    assert {"large-tables.md#spark", "large-tables.md#databases"} <= {
+    listed = {f"{page}.md" for page in re.findall(r"^[\w/-]+$", trees, re.M)}
+    assert pages - listed == set()
+    assert {"data-sources.md#spark", "data-sources.md#databases"} <= {
         *re.findall(r"\]\(([^)]+)\)", chooser)
     }
 
@@ -175,25 +181,12 @@ def test_commands_and_options_on_pages_exist(page):
 # The README's commands, run as they stand there.
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```", README, flags=re.M | re.S)
-PIPELINE = """
-delta = 1e-6
-[table]
-rows = 1000
-columns = 4
-[[step]]
-kind = "pca-rank"
-n_components = 2
-min_gap = 0.2
-[mechanism]
-kind = "mean"
-noise_multiplier = 8.0
-"""
 
 
 @pytest.mark.long
 def test_the_commands_of_the_readme(tmp_path, monkeypatch, capsys):
     """The first two are those of `.ci/run`; what the demo shows is tested with the command."""
-    install, tests, own, price = (block.strip() for block in BLOCKS)
+    install, tests, own = (block.strip() for block in BLOCKS)
     assert install.endswith("&& missdp demo")
     assert tests == "pytest -n 2"
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
@@ -203,7 +196,7 @@ def test_the_commands_of_the_readme(tmp_path, monkeypatch, capsys):
     columns = {"smoker": rng.choice(["no", "yes"], 500), "age": rng.integers(18, 99, 500)}
     frame = pd.DataFrame(columns).astype({"age": "Int64"}).mask(rng.random((500, 2)) < 0.2)
     frame.to_csv(tmp_path / "patients.csv", index=False)
-    draft, synthesize, evaluate = own.splitlines()
+    draft, synthesize, evaluate, *after = own.splitlines()
     monkeypatch.chdir(tmp_path)
 
     def run(command):
@@ -216,12 +209,11 @@ def test_the_commands_of_the_readme(tmp_path, monkeypatch, capsys):
     # "Complete it by hand": here, declare every guess public.
     schema = tmp_path / "patients.toml"
     schema.write_text(re.sub(r"undeclared = \[.*?\]\n", "", schema.read_text(), flags=re.S))
-    (tmp_path / "pipeline.toml").write_text(PIPELINE)
-    for command in (synthesize, evaluate, *price.splitlines()):
+    for command in (synthesize, evaluate, *after):
         code, said = run(command)
         assert code == 0, (command, said.err)
-        alone = command == evaluate or command.split()[1] in ("publish", "ledger")
-        assert alone or "differentially private" in said.out or "eps" in said.out
+        guaranteed = command.split()[1] in ("synthesize", "estimate")
+        assert not guaranteed or "differentially private" in said.out
     assert (tmp_path / "synthetic.csv").exists()
     assert (tmp_path / "synthetic.model.json").exists()
     assert (tmp_path / "dossier" / "report.html").exists()
@@ -232,23 +224,31 @@ CELLS = ("140", "female", "Ann", "\xe9")  # of private rows, in the cases
 
 
 @pytest.mark.filterwarnings("ignore::missdp.errors.MissDPWarning")
-def test_every_refusal_is_met_as_the_page_has_it(tmp_path, monkeypatch):
+def test_messages_of_errors_start_as_listed(tmp_path, monkeypatch):
+    """Also that no message quotes a cell, and that exit codes are those of the page."""
     monkeypatch.chdir(tmp_path)
-    rows = re.findall(r"^\| `(.*?)` \| [^|]* \|$", read("troubleshooting.md"), re.MULTILINE)
-    before_warnings = read("troubleshooting.md").split("## Warnings")[0]
-    assert len(re.findall(r"^\| `", before_warnings, re.MULTILINE)) == len(CASES)
+    rows = r"^\| `(.*?)` \| (\d) \| [^|]+ \|$"
+    codes = {start: int(code) for start, code in re.findall(rows, TROUBLE, re.MULTILINE)}
     wrong = {}
-    for start, case in zip(rows, CASES, strict=False):
+    for start, case in CASES.items():
         for path in tmp_path.iterdir():
             path.unlink()
         with refuses(MissDPError) as raised:
             case()
         error, message = raised.value, str(raised.value)
-        told = any(cell in message for cell in CELLS) or "\n" in message
-        kept = error.__cause__ or error.__context__
-        if not message.startswith(start) or told or kept:
-            wrong[start] = message
+        quoted = any(cell in message for cell in CELLS) or "\n" in message
+        attached = error.__cause__ or error.__context__
+        code = next((c for kind, c in EXIT_CODES.items() if isinstance(error, kind)), None)
+        if not message.startswith(start) or quoted or attached or codes.get(start, code) != code:
+            wrong[start] = message, code
     assert wrong == {}
+
+
+def test_troubleshooting_quotes_messages_that_are_raised():
+    messages = TROUBLE.partition("## Warnings")[0]
+    shown = re.findall(r"^\| `(.*?)` \|", messages, re.MULTILINE)
+    assert len(shown) == len(set(shown)) == 25
+    assert set(shown) <= set(CASES)
 
 
 # What pages state was measured, and the scripts run.
@@ -279,12 +279,11 @@ def test_the_tables_of_pages_are_the_kept_results(script):
     scripts = {path.name for path in PAPERS.glob("[a-c]_*.py")}
     named = set(re.findall(r"`([abc]_\w+\.py)`", read("referees/papers.md")))
     assert {f"{name}.py" for name in PRICES} <= named <= scripts
-    others = compare.shown(json.loads(compare.RESULTS.read_text(encoding="utf-8")))
-    page = read("comparison.md").replace("**", "")
-    assert "\n\n".join(others) in page
-    assert page.count("|---") == sum(table.count("|---") for table in others)
+    others = json.loads(compare.RESULTS.read_text(encoding="utf-8"))
+    assert compare.summary(others) in read("comparison.md")
+    assert "\n\n".join(compare.shown(others)) in read("referees/measured.md")
     measured = json.loads(RESULTS.read_text(encoding="utf-8"))
-    pages = read("epsilon-and-rows.md") + read("referees/measured.md")
+    pages = read("planning.md") + read("referees/measured.md")
     assert [table for table in tables(measured) if table not in pages] == []
 
 

@@ -1,4 +1,4 @@
-"""Tests of `.ci/readability.py`, which checks changed prose, and of `.ci/code_size.py`."""
+"""Tests of `.ci/readability.py`, which checks prose, and of `.ci/code_size.py`."""
 
 import importlib.util
 import subprocess
@@ -181,6 +181,9 @@ def repository(tmp_path):
 
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text("The old door.\n", encoding="utf-8")
+    (tmp_path / ".ci").mkdir()
+    limits = '["docs"]\nmetaphors = 9\n'
+    (tmp_path / ".ci" / "readability.toml").write_text(limits, encoding="utf-8")
     git("init", "-q")
     git("add", ".")
     git("commit", "-q", "-m", "one")
@@ -197,6 +200,7 @@ def test_main_changed_and_new_files_are_read(repository, capsys):
     assert "docs/page.md:3: 'gate'" in printed
     assert "README.md:1: 'hole'" in printed
     assert "door" not in printed
+    assert "root pages: metaphors is 1" in printed
     assert readability.main(["--since", "one", str(repository / "src")], root=repository) == 0
 
 
@@ -204,6 +208,132 @@ def test_main_absent_commit_uses_the_oldest_and_says_so(repository, capsys):
     (repository / "docs" / "page.md").write_text("A gate.\n", encoding="utf-8")
     assert readability.main(["--since", "abcdef12"], root=repository) == 1
     assert "This clone has no commit abcdef12." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "What clipping takes is added back.",
+        "It prints what was released.",
+        "The guarantee bounds what the reader learns.",
+        "Whatever follows costs nothing.",
+        "Who skips a question skips the next one.",
+    ],
+)
+def test_clause_without_a_noun_is_headless(sentence):
+    assert [one.headless for one in readability.counted("docs/page.md", sentence)] == [True]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "What is the price?",
+        "A person who skips a question skips the next one.",
+        "It states what share of the rows is missing.",
+        'Never write "what clipping takes" for a bias.',
+        "The analysis `what` is a what-if.",
+        "A file holds all rows, whatever the limit.",
+        "See [Who may use it?](page.md) for the rules.",
+    ],
+)
+def test_clause_with_a_noun_or_a_question_is_not_headless(sentence):
+    assert [one.headless for one in readability.counted("docs/page.md", sentence)] == [False]
+
+
+def test_tables_count_except_for_their_length():
+    text = f"{LONG}\n\n| a | {LONG} | The rows are few; the columns are many. |\n"
+    first, *cells = readability.counted("docs/page.md", text)
+    assert first.long
+    assert not any(cell.long for cell in cells)
+    assert sum(cell.semicolon for cell in cells) == 1
+
+
+def test_measured_shares_leave_out_short_sentences():
+    text = "Short text. It has four words. It has; five words. The door has four words."
+    result = readability.measured([*readability.counted("docs/page.md", text)])
+    assert result == (3, 0.0, pytest.approx(1 / 3), 4.0, 1, 0)
+
+
+def test_group_of_a_file_is_its_package_or_folder():
+    paths = {
+        "README.md": "root pages",
+        "docs/index.md": "docs",
+        "docs/referees/claims.md": "docs/referees",
+        "src/missdp/errors.py": "src/missdp",
+        "src/missdp/synth/aim.py": "src/missdp/synth",
+        "tests/synth/test_aim.py": "tests",
+    }
+    assert {path: readability.group_of(path) for path in paths} == paths
+
+
+@pytest.fixture
+def prose(tmp_path):
+    """A repository with one page that breaks no rule, and without limits of its own."""
+    for folder in ("docs", ".ci", "bench/results"):
+        (tmp_path / folder).mkdir(parents=True)
+    page = tmp_path / "docs" / "page.md"
+    page.write_text("The fit costs epsilon. " * 50, encoding="utf-8")
+    (tmp_path / "bench" / "results" / "made.md").write_text(f"The door. {LONG}", encoding="utf-8")
+    return page
+
+
+@pytest.mark.parametrize(
+    ("added", "broken"),
+    [
+        ("", []),
+        (LONG, []),  # one of 51
+        (f"{LONG} " * 3, ["long"]),
+        ("A fit costs epsilon; a query does, too. " * 3, ["semicolons"]),
+        (("The table has " + "many " * 16 + "rows. ") * 60, ["median"]),
+        ("The door adds noise.", ["metaphors"]),
+        ("It costs what is released.", ["headless"]),
+    ],
+)
+def test_limits_of_a_group_are_checked(prose, added, broken):
+    prose.write_text(prose.read_text(encoding="utf-8") + added, encoding="utf-8")
+    root = prose.parents[1]
+    found = readability.check_groups(root)
+    assert [line.split()[1] for line in found] == broken
+    assert all(line.startswith("docs: ") for line in found)
+
+
+def test_record_lowers_limits_and_never_raises_them(prose, capsys):
+    root, bad = prose.parents[1], "The door is told what is released; it is open. "
+    text = prose.read_text(encoding="utf-8")
+    prose.write_text(text + bad * 5, encoding="utf-8")
+    assert len(readability.check_groups(root)) == 3
+    assert readability.check_groups(root, record=True) == []
+    assert readability.read_limits(root) == {
+        "docs": {"semicolons": 0.091, "metaphors": 5, "headless": 5}
+    }
+    assert "9.1% (limit 9.1%)" in capsys.readouterr().out
+    prose.write_text(text + bad * 4, encoding="utf-8")
+    assert readability.check_groups(root, record=True) == []
+    assert readability.read_limits(root)["docs"]["metaphors"] == 4
+    prose.write_text(text + bad * 5, encoding="utf-8")
+    assert len(readability.check_groups(root, record=True)) == 3
+    prose.write_text(text, encoding="utf-8")
+    assert readability.check_groups(root, record=True) == []
+    assert readability.read_limits(root) == {}
+    prose.write_text(text + bad * 5, encoding="utf-8")
+    assert len(readability.check_groups(root, record=True)) == 3
+
+
+def test_list_prints_the_sentences_that_count(prose, capsys):
+    prose.write_text("Fine text is here.\n\nThe door is open; it is old.\n", encoding="utf-8")
+    assert readability.main(["--list"], root=prose.parents[1]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("docs/page.md:3: semicolon, metaphor\n")
+    assert "Fine" not in printed
+
+
+def test_limits_of_this_repository_name_groups_and_quantities():
+    limits = readability.read_limits(ROOT)
+    groups = {readability.group_of(path) for path in readability.all_files(ROOT)}
+    assert limits.keys() <= groups
+    for own in limits.values():
+        assert own
+        assert all(own[name] > readability.TARGETS[name] for name in own)
 
 
 @pytest.fixture

@@ -99,11 +99,11 @@ def row(name="adult", rate=0.4):
     published = PUBLISHED[name][RATES.index(rate)]
     alone = without_edges(marginals(name, rate), rate)
     cells = [
-        f"Table 1 (A; 2 in the longer version), {DATA[name]}, {rate:g} missing",
+        f"Table 1 (A, 2 in the longer version), {DATA[name]}, {rate:g} missing",
         f"{published:g}",
-        f"{alone:.4f}, if the data chose the network without edges; of the network that they "
+        f"{alone:.4f}, if the data chose the network without edges. Of the network that they "
         f"chose, had it been fixed, the algorithm gives {linear:.3f}, soundly {sound:.3f}",
-        f"{network:.4f} for any network; {exact:.3f} had that one been fixed",
+        f"{network:.4f} for any network, {exact:.3f} had that network been fixed",
     ]
     return f"| {' | '.join(cells)} |".replace(" 0.", " .")
 

@@ -1,11 +1,11 @@
-"""What every built page must be: readable without a network, and no link of it leads nowhere."""
+"""Built pages are readable without a network, and each of their links leads somewhere."""
 
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# What a browser fetches by itself when a page is opened: by tag, in which attributes.
+# Attributes, by tag, whose files a browser fetches when a page is opened.
 FETCHED = {
     "script": ("src",),
     "link": ("href",),
@@ -24,7 +24,7 @@ IN_STYLE = re.compile(r"(?:@import\s+|url\()\s*[\"']?((?:https?:)?//[^\"')\s]+)"
 
 
 class Page(HTMLParser):
-    """The names that a page has, where its links lead, and what it fetches."""
+    """The names of a page, the targets of its links, and the files that it fetches."""
 
     def __init__(self, text):
         super().__init__()
@@ -43,7 +43,7 @@ class Page(HTMLParser):
 
 
 def faults(folder):
-    """What is wrong with the pages of a folder, in words; an empty list if nothing is."""
+    """List the faults of the pages of a folder, in words."""
     folder = Path(folder)
     pages = {
         path: Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))
@@ -62,7 +62,7 @@ def faults(folder):
 
 
 def leads_somewhere(path, link, pages):
-    """Whether a link of a page to this documentation has a target; others are not followed."""
+    """Whether a link of a page to this documentation has a target. Other links are not followed."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return True

@@ -23,7 +23,7 @@ def script(match):
 
 
 def mathml(tex, display):
-    """A formula in TeX as MathML; what is not understood stays behind as a backslash."""
+    """A formula in TeX as MathML. An unknown command stays behind as a backslash."""
     formula = SCRIPT.sub(script, convert(tex, display=display))
     formula = OPERATOR.sub(r"<mo>\1</mo>", formula)
     formula = FUNCTION.sub(r'<mi>\1</mi><mspace width="0.167em" />', formula)
@@ -48,7 +48,7 @@ def visit(translator, node, display):
 
 
 def setup(app):
-    """Register the renderer; ``html_math_renderer`` names it."""
+    """Register the renderer that ``html_math_renderer`` names."""
     app.add_html_math_renderer(
         "mathml",
         inline_renderers=(lambda translator, node: visit(translator, node, "inline"), None),

@@ -1,4 +1,4 @@
-"""Names in single backticks: what they mean where they stand, and where that is described."""
+"""Names in single backticks: their meaning in a docstring, and the page that describes them."""
 
 import importlib
 import inspect
@@ -29,7 +29,7 @@ PACKAGES = tuple(
 
 
 def key_of(name):
-    """What a dotted name means: the same key for every name of one thing, or None."""
+    """The key of a dotted name, which is equal for every name of one object, or None."""
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         try:
@@ -41,7 +41,7 @@ def key_of(name):
 
 
 def key_in(scope, parts):
-    """The key of what is reached from a module or class by these names, or None."""
+    """The key of the object that these names reach from a module or class, or None."""
     if not parts:
         return scope.__name__ if inspect.ismodule(scope) else described(scope)
     first, *rest = parts
@@ -67,7 +67,7 @@ def described(thing):
 
 
 def meanings(name, module, kind=None):
-    """Keys of what a name may mean in a docstring of this module and class, the nearest first."""
+    """Keys of the possible meanings of a name in a docstring, the nearest one first."""
     parts = name.removesuffix("()").split(".")
     scopes = [kind] if kind else []
     scopes += [importlib.import_module(found) for found in (module, *PACKAGES) if found]
@@ -76,7 +76,7 @@ def meanings(name, module, kind=None):
 
 
 def find(app, env, node, contnode):
-    """A link to what a name in single backticks means, wherever that is described."""
+    """A link to the description of a name in single backticks."""
     if node.get("refdomain") != "py" or not node.get("reftarget"):
         return None
     known = env.domains["py"].objects

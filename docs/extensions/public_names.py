@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import missdp
 
-# What scikit-learn adds.
+# Methods that scikit-learn adds.
 LEFT_OUT = ("get_metadata_routing", "set_fit_request", "set_output", "set_transform_request")
 
 
@@ -41,7 +41,7 @@ def lines_for(package, name):
     full = home(package, name)
     if inspect.isclass(found) and getattr(found, "__module__", "").startswith("missdp"):
         kind = "exception" if issubclass(found, BaseException) else "class"
-        # What bases bring that are described elsewhere is described there.
+        # Members of bases with a page of their own are described on that page.
         known = [base for base in found.__mro__[1:] if base in described()]
         others = [base for base in found.__mro__[1:] if outside(base)]
         stop = ",".join(sorted(base.__name__ for base in known + others))
@@ -63,7 +63,7 @@ def lines_for(package, name):
 
 
 def told_of(name, found):
-    """What is written under a module's constant or alias, where it is defined."""
+    """The text under a module's constant or alias, where it is defined."""
     for module in [module for key, module in sys.modules.items() if key.startswith("missdp.")]:
         if vars(module).get(name) is found or vars(module).get(name) == found:
             told = ModuleAnalyzer.for_module(module.__name__).find_attr_docs().get(("", name))
@@ -73,7 +73,7 @@ def told_of(name, found):
 
 
 def possible(found):
-    """What may stand for an alias, in words."""
+    """The types that an alias allows, in words."""
     if get_origin(found) is Literal:
         return " One of " + ", ".join(f"``{value!r}``" for value in get_args(found)) + "."
     return ""
@@ -121,7 +121,7 @@ class PublicNames(SphinxDirective):
 
 
 def also_known(signature):
-    """Let links to other public names of it lead here, too; pages of source code use them."""
+    """Let links to other public names of it lead here, too. Pages of source code use them."""
     first = getattr(
         importlib.import_module(signature["module"]), signature["fullname"].split(".")[0]
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from missdp.synth import synthesizers as synthesizers
     from missdp.table import Table as Table
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # Where names live. They are imported when they are first asked for, so that the command can be
 # stopped quietly, and shows its help, before anything heavy is read.

@@ -120,8 +120,8 @@ MESSAGES = {
         FIT, misspelt('"categorical"', '"categoric"'),
     ),
     "misspelt field": (
-        3, "attribute 'age': unknown field 'uper'. Did you mean 'upper'? See docs/schema.md for "
-        "all fields.", FIT, misspelt("upper", "uper"),
+        3, "attribute 'age': unknown field 'uper'. Did you mean 'upper'? See "
+        "docs/schema-reference.md for all fields.", FIT, misspelt("upper", "uper"),
     ),
     "levels without quotes": (
         3, "'schema.toml' is not valid TOML (line 12, column 5). Put text in quotes: "

@@ -328,7 +328,7 @@ def test_damaged_models(folder, checked, command, path, value):
 
 
 def test_every_exit_code_is_documented():
-    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     stated = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", page, re.M) for code in
               row.split(",")}  # fmt: skip
     assert stated == {0, 1, 8, 129, 130, 143, *EXIT_CODES.values()}

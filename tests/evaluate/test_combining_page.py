@@ -1,4 +1,4 @@
-"""The R code of docs/combining.md gives our numbers, and so do the tables for referees."""
+"""The R code of docs/multiple-tables.md gives our numbers, and so do the tables for referees."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from combining_rules import RESULTS, main, table
 from missdp.evaluate import combine_estimates
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "combining.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "multiple-tables.md").read_text(encoding="utf-8")
 FUNCTION, USE = re.findall(r"```r\n(.*?)```", PAGE, re.DOTALL)
 CASES = [
     ([0.50, 0.52, 0.48, 0.51], [1e-4] * 4),  # an ordinary case

@@ -19,6 +19,7 @@ from missdp.accounting.exact import delta_from_mu
 from missdp.errors import BudgetExceededError, UnprovenError
 from missdp.session import CountedRows, Marginal, Noise, SecureNoise, Session
 from missdp.sources import MemorySource, strategy_named
+from missdp.synth import aim
 from refusing import refuses
 from synth.tables import rows_of, schema_of
 
@@ -61,6 +62,22 @@ def all_is_spent(model):
 
 def choices(model):
     return [e for e in releases(model.guarantee_.events) if e.label == "selection of a marginal"]
+
+
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_selection_budget_lasts_until_the_last_round(delta, monkeypatch):
+    """Counts of missing pairs have a part of the plan, which no fit spends if nothing is missing.
+
+    Selections then share less than their share of the rest. Once, the last rounds had none left.
+    """
+    monkeypatch.setattr(aim.Rounds, "anneal", lambda rounds: None)
+    complete = rows_of(schema_of(SIZES["three"]), 200, holes=0.0)
+    model = made("AIM", delta=delta, rounds=40).fit(complete)
+    assert all_is_spent(model)
+    costs = [event.epsilon for event in choices(model)]
+    assert len(costs) == 40
+    assert min(costs) > 0.5 * max(costs)
 
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")

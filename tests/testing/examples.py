@@ -19,7 +19,7 @@ def answered(session, name, noise):
 
 
 def histograms(counted=answered, before=None, after=None):
-    """The family of CONTRIBUTING.md, with places where others of its kind go wrong.
+    """The family of docs/developers/extending.md, with places where others of its kind go wrong.
 
     ``counted`` counts an attribute. ``before`` sees the session first, and ``after`` sees it last,
     and returns what is added to the counts.
@@ -41,7 +41,7 @@ def histograms(counted=answered, before=None, after=None):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Histograms(Independent):
-    """The family of CONTRIBUTING.md, in pure epsilon."""
+    """The family of docs/developers/extending.md, in pure epsilon."""
 
     family = histograms()
     delta: float | None = 0.0

@@ -57,7 +57,7 @@ def check_source(
     retried=None,
     most_rows=150_000,
 ):
-    """Run every check on a source of counts; see docs/testing.md, "Test your own source".
+    """Run every check on a source of counts. See docs/developers/testing.md.
 
     ``source_factory``, ``in_parts`` and ``retried`` return the source of a made-up table, of
     several tables one after the other (files, partitions, row groups; they may be empty), and of a

@@ -42,7 +42,7 @@ from testing.source_checks import check_source
 
 
 @pytest.mark.slow
-def test_the_worked_example_of_contributing_passes():
+def test_the_worked_example_of_the_page_passes():
     report = check_synthesizer(Independent, strategies=["observed"], audit_trials=20, trials=4)
     assert report.passed
     assert {"observed", "observed, with rules"} <= {f.case for f in report.findings}

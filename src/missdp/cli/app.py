@@ -103,7 +103,7 @@ def command_named(name: str) -> Any:
     cls=_Overview,
     help=_EXAMPLES,
     no_args_is_help=True,
-    epilog="Each command has --help. Exit codes: docs/commands.md.",
+    epilog="Each command has --help. Exit codes: docs/troubleshooting.md.",
 )
 @click.version_option(__version__, message="missdp %(version)s")
 def app() -> None:

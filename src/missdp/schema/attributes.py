@@ -300,7 +300,7 @@ class Attribute(Column, abstract=True):
         public yet. A release refuses a schema with such marks unless told to go on.
     """
 
-    documented_in = "docs/schema.md"
+    documented_in = "docs/schema-reference.md"
 
     nullable: bool = False
     missing_codes: Codes = ()

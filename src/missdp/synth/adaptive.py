@@ -140,10 +140,25 @@ class AdaptiveFit:
             for clique in rest:
                 self.measure(clique, noise)
 
-    def selection_cost(self, share: float, cost: float, *, rounds: int = 1) -> float:
-        """Return the part of the cost of each of some rounds that its selection gets."""
-        most = self.for_selections / rounds
-        return min(share * cost, most) if len(self.workload) > 1 else 0.0
+    def selection_cost(self, share: float, cost: float) -> float:
+        """Return the part of the cost of a round that its selection gets.
+
+        Parameters
+        ----------
+        share : float
+            Share of selections in the cost of rounds; above 0.
+        cost : float
+            Cost of the round: at most ``left``.
+
+        Returns
+        -------
+        float
+            0 if there is one candidate. Otherwise above 0: what selections may cost is spread over
+            all that is left, so that it lasts until the last round.
+        """
+        if len(self.workload) == 1:
+            return 0.0
+        return min(share * cost, self.for_selections * min(1.0, cost / self.left))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,7 @@ def select_tree(fit: AdaptiveFit, request: Request[Any], how: SelectionPlan) -> 
     tree_of = [*range(len(fit.marginals.sizes))]  # two attributes are joined if it is the same
     edges = len(tree_of) - 1  # at least one: of one attribute, nothing is selected
     cost = fit.left / edges
-    choice = fit.selection_cost(how.selection_share, cost, rounds=edges)
+    choice = fit.selection_cost(how.selection_share, cost)
     noise = fit.noise(cost - choice)
     # A pair is scored by its distance from independence, less what noise adds to a distance.
     independent = fit.estimate()

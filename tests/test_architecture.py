@@ -1,4 +1,4 @@
-"""The house is as it is drawn, and its words lead somewhere: each test lists all offenders."""
+"""The architecture page is right, and links and names lead somewhere. Tests list all offenders."""
 
 import ast
 import importlib.util
@@ -13,9 +13,9 @@ import pytest
 import missdp
 
 ROOT = Path(__file__).parents[1]
-HOUSE = ROOT / "src" / "missdp"
-FILES = {path: path.read_text(encoding="utf-8") for path in sorted(HOUSE.rglob("*.py"))}
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "src" / "missdp"
+FILES = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+PAGE = (ROOT / "docs" / "developers" / "architecture.md").read_text(encoding="utf-8")
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
@@ -29,14 +29,15 @@ def loaded(name):
 built_pages, names = loaded("docs/extensions/built_pages"), loaded("docs/extensions/names")
 
 
-def test_packages_contracts_and_tests_are_those_that_are_drawn():
-    drawn, order = (part.split("```")[0] for part in PAGE.split("```text")[1:])
-    packages = {f"{path.parent.name}/" for path in HOUSE.glob("*/__init__.py")}
-    files = {path.name for path in HOUSE.glob("*.py") if not path.name.startswith("__")}
-    assert set(re.findall(r"^  ([a-z_]+(?:/|\.py))", drawn, flags=re.M)) == packages | files
+def test_page_shows_the_packages_contracts_and_tests():
+    figure = PAGE.split("```text\n")[1].split("```")[0]
+    packages = {f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")}
+    files = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
+    listed = re.findall(r"^\| `([a-z_]+(?:/|\.py))` \|", PAGE, flags=re.M)
+    assert sorted(listed) == sorted(packages | files)
     contracts = tomllib.loads(PROJECT)["tool"]["importlinter"]["contracts"]
     layers = [layer.replace("missdp.", "") for layer in contracts[0]["layers"]]
-    assert [layer.strip() for layer in order.split(">")] == layers
+    assert [re.split(r"\s{2,}", line.strip())[0] for line in figure.splitlines()] == layers
     keys = ("layers", "source_modules", "forbidden_modules")
     entries = [entry for one in contracts for key in keys for entry in one.get(key, ())]
     modules = {name for entry in entries for name in re.findall(r"[\w.]+", entry)}
@@ -46,7 +47,7 @@ def test_packages_contracts_and_tests_are_those_that_are_drawn():
     assert len(ignored) == sum(len(one.get("ignore_imports", ())) for one in contracts) <= 20
     assert [line for line in ignored if not re.search(r"\", # \w.+", line)] == []
     named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", PAGE)
-    assert [n for n in named if not ((HOUSE / n).exists() or (ROOT / n).exists())] == []
+    assert [n for n in named if not ((PACKAGE / n).exists() or (ROOT / n).exists())] == []
     tested = {f"{path.name}/" for path in (ROOT / "tests").iterdir() if path.is_dir()}
     assert tested <= packages | {"claims/", "data/", "__pycache__/"}
 
@@ -110,7 +111,8 @@ def test_there_is_one_version_and_extras_that_are_named_exist():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     version, day = re.findall(r"^## (\d[\d.]*) - (\S+)$", changes, flags=re.M)[0]
-    assert f"\nversion: {version}\ndate-released: {day}\n" in citation
+    released = "" if day == "unreleased" else f"date-released: {day}\n"
+    assert f"\nversion: {version}\n{released}license" in citation
     assert missdp.__version__ == version
     extras = set(tomllib.loads(PROJECT)["project"]["optional-dependencies"])
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -134,7 +136,7 @@ def test_nothing_is_uploaded_while_an_owner_has_something_to_decide(tmp_path):
     for name in (*check.MARKED, "RELEASING.md", "CHANGELOG.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         text = text.replace(check.MARK, "decided").replace("- [ ]", "- [x]")
-        text = re.sub(r"(?s)(## Unreleased\n).*?(?=## \d)", r"\1", text)
+        text = re.sub(r"(?m)^(## .*) - unreleased$", r"\1 - 2026-01-31", text)
         urls = "".join(f'\n{url} = "https://forge.example"' for url in check.URLS)
         text = text.replace("[project.urls]", f"[project.urls]{urls}")
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -144,7 +146,7 @@ def test_nothing_is_uploaded_while_an_owner_has_something_to_decide(tmp_path):
         "CODE_OF_CONDUCT.md": ("decided", check.MARK),
         "RELEASING.md": ("- [x]", "- [ ]"),
         "pyproject.toml": ("\nSource = ", "\nHome = "),
-        "CHANGELOG.md": ("## Unreleased\n", "## Unreleased\n- New\n"),
+        "CHANGELOG.md": (" - 2026-01-31\n", " - unreleased\n"),
     }
     for name, fault in faults.items():
         kept = (tmp_path / name).read_text(encoding="utf-8")
