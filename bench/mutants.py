@@ -568,7 +568,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/schema/test_completed_years.py"),
     ("schema", "columns that private cells left unread need no declaration",
      "unread = dict.fromkeys(self.undeclared_columns, (\"kind\",))", "unread = dict[str, tuple[str, ...]]()",
-     "tests/table/test_drafts_accepted.py"),
+     "tests/table/test_thousand_tables.py"),
     ("schema", "30 February is 1 March",
      "                local = np.datetime64(_MOMENT.format(**{**_FIRST, **part})[:_MICROSECONDS], \"us\")\n",
      "                local = np.datetime64(_MOMENT.format(**{**_FIRST, **part, \"d\": \"1\"})[:_MICROSECONDS], \"us\") + np.timedelta64(int(part.get(\"d\", 1)) - 1, \"D\")\n",

