@@ -90,8 +90,8 @@ class Synthesizer(Estimator):
         person, they differ by all rows of one unit.
     delta : float or None, default None
         Delta of the complete fit, from 0 and below 1. None is 1e-6, which is meant for up to 10,000
-        rows. For a declared number n of rows above 10,000, None is 1 / (100 n). The private number
-        of rows is never read for it. For more rows, state a delta or ``n_rows``.
+        rows. For a declared number n of rows above 10,000, None is ``1 / (100 n)``. The private
+        number of rows is never read for it. For more rows, state a delta or ``n_rows``.
     missing : str, default "joint"
         Strategy for missing cells, one of ``family.strategies``. ``"joint"`` counts every row, with
         "missing" as one more level. ``"observed"`` counts a table over the rows in which its

@@ -144,7 +144,7 @@ class Request(Generic[P]):
     def delta(self) -> float:
         """Delta of the complete fit, as the parameter states it or by default. Public.
 
-        The default is 1e-6. For a declared number n of rows above 10,000 it is 1 / (100 n).
+        The default is 1e-6. For a declared number n of rows above 10,000 it is ``1 / (100 n)``.
         """
         return chosen_delta(self.parameters.delta, self.parameters.n_rows)
 
