@@ -30,9 +30,9 @@ _TINY = 1e-300  # smallest variance in a divisor
 class Estimates(Record):
     """Estimates of one statistic for one or more groups, with standard errors, intervals and flags.
 
-    `estimate` and `regress` return it for a fitted model. All values are released, so printing or
-    publishing it has no privacy cost. The entries of all tuples are in the order of ``labels``.
-    ``print`` shows a table.
+    `estimate` and `missdp.estimate.regress` return it for a fitted model. All values are released,
+    so printing or publishing it has no privacy cost. The entries of all tuples are in the order of
+    ``labels``. ``print`` shows a table.
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ def sensitivity(
         A fitted model of AllPairs, AIM or MST. These families keep their released tables.
     question : str
         A question such as ``mean(x)``, or a formula such as ``x ~ y``. Questions and formulas are
-        written as for `estimate` and `regress`.
+        written as for `estimate` and `missdp.estimate.regress`.
     attribute : str
         A numeric attribute in the question that may be missing. Its missing values are shifted.
     shifts : sequence of float, default (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)

@@ -115,7 +115,7 @@ def selection_plan(request: Request[AIM]) -> SelectionPlan:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AIM(Synthesizer):
-    """Synthesizer that selects the marginals it measures adaptively (AIM, McKenna et al. 2022).
+    """Synthesizer that selects the marginals it measures adaptively (McKenna et al. 2022).
 
     A marginal is a table of counts over a few attributes. Use AIM if only some marginals matter,
     for more than 40 attributes, or for pure differential privacy.

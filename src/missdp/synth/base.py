@@ -363,7 +363,7 @@ class Synthesizer(Estimator):
 
     @property
     def model_(self) -> Any:
-        """The released model from which synthetic rows are drawn, such as a `PairModel`.
+        """The released model from which synthetic rows are drawn, such as a ``PairModel``.
 
         Its type depends on the family. All values are released.
 

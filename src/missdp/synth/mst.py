@@ -91,7 +91,7 @@ def selection_plan(request: Request[Any]) -> SelectionPlan:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MST(Synthesizer):
-    """Synthesizer that measures a spanning tree of two-way marginals (MST, McKenna et al. 2021).
+    """Synthesizer that measures a spanning tree of two-way marginals (McKenna et al. 2021).
 
     A two-way marginal is a table of counts over a pair of attributes. MST is fast, and it suits
     small budgets and many attributes. In other cases AIM is more accurate.
