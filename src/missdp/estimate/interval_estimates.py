@@ -113,7 +113,7 @@ class Estimates(Record):
 
     @property
     def missing_information(self) -> tuple[float, ...]:
-        """Share that missing values add to the variance of each estimate, in [0, 1].
+        """Share of the variance of each estimate that missing values add, in [0, 1].
 
         The variance is without privacy noise: the sum of the squared parts ``sampling`` and
         ``missing``. A tuple of float in the order of ``labels``. Released.

@@ -94,7 +94,7 @@ class SensitivityAnalysis(Record):
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """Sentences that state the shift at which each conclusion turns, one for each label.
+        """Sentences that state the shift at which each conclusion changes, one for each label.
 
         Shifts are in released standard deviations of the shifted attribute.
         """

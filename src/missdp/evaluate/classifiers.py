@@ -113,7 +113,11 @@ LEARNERS: Learners = {
     "LogisticRegression": _logistic_regression,
     "RandomForest": _random_forest,
 }
-"""Maker of each classifier by name. A maker takes a seed and returns a new classifier."""
+"""Classifiers of `classifier_f1` by name, as functions that make a new classifier.
+
+Each function takes a seed (int, at least 0) and returns an unfitted classifier of scikit-learn,
+with the defaults of the library. It raises MissingDependencyError if scikit-learn is not installed.
+"""
 
 
 def check_learners(learners: Iterable[str] | Learners | None = None) -> Learners:
@@ -255,13 +259,12 @@ def classifier_f1(
     max_rows: int = 5_000,
     progress: Progress | bool | None = None,
 ) -> ClassifierF1:
-    """Score classifiers that predict each attribute from the others, on true rows.
+    """Score classifiers that are trained on synthetic rows and tested on true rows.
 
-    Classifiers are trained on synthetic rows and tested on true rows. Each attribute in turn is the
-    target, split into two classes as balanced as possible in the truth. Rows in which the target is
-    missing or not applicable are left out. Missing features have an indicator. Curator only: the
-    result is exact, not private. Do not publish it without a mechanism (noise that is charged to a
-    budget).
+    Each classifier predicts one attribute from the others. Each attribute in turn is the target,
+    split into two classes as balanced as possible in the truth. Rows in which the target is missing
+    or not applicable are left out. Missing features have an indicator. Curator only: the result is
+    exact, not private. Do not publish it without a mechanism (noise that is charged to a budget).
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from missdp.errors import ParameterError, replacing
 
 @dataclass(frozen=True)
 class Combined:
-    """Estimate that was combined from several synthetic tables, with its variance.
+    """Estimate that was combined from several synthetic tables, with its sampling variance.
 
     `combine_estimates` returns it. It is a function of released tables, and may be published.
 

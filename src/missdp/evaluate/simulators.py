@@ -536,12 +536,12 @@ class MAR(_Fitted):
 
 @dataclass(frozen=True, kw_only=True)
 class MNAR(_Fitted):
-    """Mechanism whose deciding values may be missing themselves (MNAR, missing not at random).
+    """Mechanism that removes cells depending on values that may be missing themselves (MNAR).
 
-    The logit (the log odds of missing) is a sum of scores of the deciding values, with random
-    weights (Muzellec et al. 2020). The mechanism is fitted to the table: its weights and intercepts
-    depend on other rows. So it has no guarantee for the table before values went missing, and is
-    for experiments only.
+    MNAR stands for missing not at random. The logit (the log odds of missing) is a sum of scores of
+    the deciding values, with random weights (Muzellec et al. 2020). The mechanism is fitted to the
+    table: its weights and intercepts depend on other rows. So it has no guarantee for the table
+    before values went missing, and is for experiments only.
 
     Parameters
     ----------
@@ -599,12 +599,12 @@ class MNAR(_Fitted):
 
 @dataclass(frozen=True, kw_only=True)
 class SelfMasking(_Fitted):
-    """Mechanism that removes a cell depending on its own value alone, a case of MNAR.
+    """Mechanism that removes a cell with a probability that depends on its own value alone.
 
-    MNAR stands for missing not at random. The logit (the log odds of missing) is a sum of scores of
-    the deciding values, with random weights (Muzellec et al. 2020). The mechanism is fitted to the
-    table: its weights and intercepts depend on other rows. So it has no guarantee for the table
-    before values went missing, and is for experiments only.
+    It is a case of MNAR (missing not at random). The logit (the log odds of missing) is a sum of
+    scores of the deciding values, with random weights (Muzellec et al. 2020). The mechanism is
+    fitted to the table: its weights and intercepts depend on other rows. So it has no guarantee for
+    the table before values went missing, and is for experiments only.
 
     Parameters
     ----------

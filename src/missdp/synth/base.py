@@ -549,7 +549,7 @@ class Synthesizer(Estimator):
         return guarantee
 
     def ground_truth_parts(self) -> Parts:
-        """Return the largest costs of the parts of the fit, to combine fits for the ground truth.
+        """Return the largest costs of the parts of the fit, from which guarantees are combined.
 
         A fit divides its budget into parts, such as one-way marginals and selections. Each part has
         a largest cost (cap) that parameters and public facts fix. Pass the result to

@@ -70,6 +70,14 @@ class Request(Generic[P]):
         bins have pending bins until the fit finds bins.
     progress : callable, optional
         Called with the name of a stage and the share of the work that is done, from 0 to 1.
+
+    Examples
+    --------
+    >>> from missdp import AllPairs
+    >>> from missdp.datasets import yrbss
+    >>> request = Request(AllPairs(epsilon=1.0), yrbss().schema())
+    >>> request.delta, request.strategy.name
+    (1e-06, 'joint')
     """
 
     parameters: P
@@ -150,9 +158,10 @@ class Request(Generic[P]):
 
     @property
     def delta_to_spend(self) -> float:
-        """The delta at which the fit converts its budget: the delta of the fit less the failures.
+        """The part of delta that is left for the noisy measurements of the fit. Public.
 
-        A failure is the probability of releasing a rare level while open levels are found.
+        The budget of the measurements is converted at this delta. The rest of delta is the
+        probability of releasing a rare level while the fit finds open levels.
         """
         return float_down(exact(self.delta) - sum(exact(event.delta) for event in self.failures))
 
@@ -382,7 +391,23 @@ class Learned:
 
 
 def plain_budget(request: Request[Any]) -> Filter:
-    """Return a filter for any releases."""
+    """Return the unspent budget of a fit as a filter that accepts releases of any kind.
+
+    Parameters
+    ----------
+    request : Request
+        The parameters and public facts of the fit. Its epsilon and delta are read.
+
+    Returns
+    -------
+    Filter
+        The budget of all noisy measurements, without any charge. Public.
+
+    Raises
+    ------
+    ParameterError
+        If epsilon or delta has no valid value.
+    """
     return Filter(request.parameters.epsilon, request.delta_to_spend)
 
 

@@ -136,7 +136,7 @@ class Fitted(Record):
 
     @property
     def counted_rows(self) -> float:
-        """The number of rows that count as one: the released total weight, or the number of rows.
+        """The released total weight of the fitted rows, or their released number without weights.
 
         It is at least 1. Weights are in units of the largest weight that counts.
         """
