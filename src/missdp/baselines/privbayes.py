@@ -403,10 +403,17 @@ _MAX_TOTAL_CELLS = 2**27  # cells together: a gigabyte of counts
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class BayesianModel(Record):
-    """A released network, and the network that fills missing cells of its rows.
+    """Released model of PrivBayes: a Bayesian network, and a network that fills missing cells.
 
-    * ``network``: Values and missing cells, as they were counted.
-    * ``filling``: Complete rows. None if the network draws no missing cells.
+    All values are released.
+
+    Parameters
+    ----------
+    network : Network
+        Network of values and missing cells, as they were counted. "Missing" may be a level.
+    filling : Network or None
+        Network of complete rows, which fills missing cells. None if ``network`` draws no missing
+        cells.
     """
 
     network: Network
