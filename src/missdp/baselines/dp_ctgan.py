@@ -54,8 +54,8 @@ class DPCTGAN(Synthesizer):
         None draws noise from the operating system's cryptographic source. A number is for tests:
         the guarantee then states that the seed must be secret.
     budget : Filter, Composition or None, default None
-        A budget shared with other releases from the same table. It is charged before any
-        computation.
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released.
     progress : callable, bool or None, default None
         Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
         private. True draws a bar in a terminal or notebook, and prints each stage elsewhere.

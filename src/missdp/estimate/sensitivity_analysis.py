@@ -170,8 +170,8 @@ def sensitivity(
         A numeric attribute in the question that may be missing. Its missing values are shifted.
     shifts : sequence of float, default (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
         Shifts that are added to every missing value of the attribute, in released standard
-        deviations of the attribute. At most 100 numbers other than 0, each from -10 to 10. The
-        shift 0 is always included, and means missing at random.
+        deviations of the attribute. 1 to 100 numbers other than 0, each from -10 to 10. The shift 0
+        is always included, and means missing at random.
     by : str or sequence of str, optional
         Attributes whose levels make groups, in addition to names after ``by`` in the question.
     confidence : float, default 0.95

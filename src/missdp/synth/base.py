@@ -111,9 +111,10 @@ class Synthesizer(Estimator):
         generator raises an error: later draws from it could reveal the noise. A pickle of the model
         holds the seed, and the file that `save` writes does not.
     budget : Filter, Composition or None, default None
-        A budget shared with other releases from the same table. It is charged before any
-        computation. Clones and copies share it. A pickle of a fitted model does not contain it. The
-        unpickled model samples and has its guarantee, and needs a budget before another fit.
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released. Clones and copies share it. A pickle of a fitted model does not
+        contain it. The unpickled model samples and has its guarantee, and needs a budget before
+        another fit.
     progress : callable, bool or None, default None
         Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
         private. True draws a bar in a terminal or notebook, and prints a line for each stage
@@ -171,8 +172,8 @@ class Synthesizer(Estimator):
     ) -> Self:
         """Fit the synthesizer to a private table and release a noisy model of it.
 
-        The cost of the complete fit is charged first. Only then are noisy values released and the
-        model computed from them.
+        The cost of the complete fit is charged before the first noisy value is released. The model
+        is computed from released values only.
 
         Parameters
         ----------
@@ -203,10 +204,11 @@ class Synthesizer(Estimator):
         LedgerError
             Before the charge, if the schema names a ledger to which ``budget`` does not belong.
         DataError
-            Before the charge, if the data is read into memory. Rows that are streamed are read
-            after the charge, which remains. The model is then not fitted.
+            If a cell does not fit the schema. A budget in a ledger is charged before files and
+            frames are read. Another budget is charged after rows are read into memory, and before
+            rows are streamed. After the charge, the charge remains, and the model is not fitted.
         BudgetExceededError
-            If the shared budget cannot afford the fit. Nothing is computed then.
+            If the shared budget cannot afford the fit. Nothing is charged or released then.
 
         Warns
         -----
@@ -955,7 +957,7 @@ class Synthesizer(Estimator):
             A numeric attribute in the question that may be missing. Its missing values are shifted.
         shifts : sequence of float, default (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
             Shifts that are added to every missing value of the attribute, in released standard
-            deviations of the attribute. At most 100 numbers other than 0, each from -10 to 10. The
+            deviations of the attribute. 1 to 100 numbers other than 0, each from -10 to 10. The
             shift 0 is always included, and means missing at random.
         by : str or sequence of str, optional
             Attributes whose levels make groups, in addition to names after ``by`` in the question.

@@ -466,8 +466,8 @@ class Family:
         ``finish(parameters)`` returns a function that changes drawn rows so that they satisfy
         constraints between rows, or None without constraints. All rows are then drawn together.
     reads : {"counts", "weights", "rows"}, default "counts"
-        Queries that a data source must be able to answer: counts of marginals, sums of weighted
-        rows, or single rows in training.
+        Access to the data source that the family needs: counts of marginals, also sums of the
+        weights of rows, or the rows in memory.
     protects_units : bool, default False
         Whether all measurements are proven for units of several rows, and for weighted rows. If
         False, a schema with a unit or a weight raises UnprovenError before the charge.
