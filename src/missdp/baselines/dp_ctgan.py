@@ -26,44 +26,89 @@ def _networks(request: Request[DPCTGAN], rows: Session, one_way: NoisyMarginals)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPCTGAN(Synthesizer):
-    """Synthetic tables from a conditional generator whose critic is trained privately.
+    """Synthesizer with a conditional generator network and a privately trained critic (DP-CTGAN).
 
-    The generator is given one level of one attribute and draws a row with that level. The critic
-    sees rows with their condition. A step samples rows at one rate and shows each row with every
-    level that it has. The published order draws a level first and then a row with that level. It
-    reads rows with rare levels more often than it charges for (see ``docs/synthesizers.md``). This
-    family is for comparison: families that measure marginals are closer to the truth at usual
+    The generator is given one level of one attribute and draws a row with that level. A critic
+    network, which learns to tell real from generated rows, is trained on private rows with their
+    levels. It is for comparison: families that measure marginals are closer to the truth at usual
     epsilons. A fit is accounted by privacy loss distributions, with add-remove adjacency. Fitting
-    needs PyTorch and Opacus (``pip install 'missdp[neural]'``), sampling does not.
+    needs PyTorch and Opacus (``pip install 'missdp[neural]'``), and sampling does not.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, bins, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
+    epsilon : float
+        Privacy budget of the complete fit, from 1e-6 to 10,000. Two neighbouring tables differ by
+        one added or removed row (add-remove adjacency).
+    delta : float or None, default None
+        Delta of the complete fit, above 0 and below 1. None is 1e-6, which is meant for up to
+        10,000 rows. For a declared number n of rows above 10,000, None is ``1 / (100 n)``.
+    n_rows : "noisy" or int, default "noisy"
+        ``"noisy"`` estimates the private number of rows from released values. A small share of the
+        budget releases a noisy count if these values are not precise enough. An integer from 1 to
+        2**53 declares the number of rows public.
+    bins : {"private", "equal"}, default "private"
+        Bins of numeric attributes that declare none. ``"private"`` releases bins by a noisy tree of
+        counts, for three tenths of the budget together. ``"equal"`` makes ten bins of equal width
+        at no cost.
+    random_state : int or None, default None
+        None draws noise from the operating system's cryptographic source. A number is for tests:
+        the guarantee then states that the seed must be secret.
+    budget : Filter, Composition or None, default None
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released.
+    progress : callable, bool or None, default None
+        Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
+        private. True draws a bar in a terminal or notebook, and prints each stage elsewhere.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
-        ``"observed"`` reads every row. Missing cells are zeros in the input of the critic, and
-        only observed levels are conditions. ``"complete-rows"`` drops incomplete rows.
-        ``"impute-first"`` fills missing cells privately before.
+        Strategy for missing cells. ``"observed"`` reads every row. Missing cells are zeros in the
+        input of the critic, and only observed levels are conditions. ``"complete-rows"`` drops rows
+        with a missing cell before anything else. ``"impute-first"`` fills missing cells privately
+        first.
     sampling_rate : float from 0.000001 to 1, default 0.02
         Probability with which a step of training reads a row. It is public, so it must not depend
         on the private number of rows.
     steps : int, optional
-        Steps of training of the critic, by default 800.
-    first_share : float from 0.0001 to 0.99, default 0.2
+        Steps of training of the critic, from 1 to 100,000, by default 800.
+    first_share : float from 0.0001 to 0.99, optional
         Share of the budget (squared mu) for the releases before the training: bins, marginals and
-        imputation.
+        imputation. By default 0.2.
     imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``, with ``imputer_share`` of the first part.
+        Rule by which ``missing="impute-first"`` fills missing cells. ``"marginal"`` draws from a
+        noisy one-way marginal. ``"mean"`` fills a numeric attribute with its noisy mean, and draws
+        others from the noisy marginal. ``"random"`` draws any public level at no cost.
+    imputer_share : float from 0.0001 to 0.99, default 0.1
+        Share of the budget of the releases before the training for the marginals of the imputer.
 
     Attributes
     ----------
     model_ : NetworkModel
         The released generator.
+    guarantee_ : Guarantee
+        The guarantee of everything that the fit released, with its conditions.
+    n_rows_ : int
+        Released or declared number of rows, at least 1.
+    n_rows_std_ : float
+        Standard deviation of the noise of ``n_rows_``, in rows. 0 if the number was declared.
+
+    Raises
+    ------
+    ParameterError
+        Raised by ``fit`` before the charge, if a parameter has no valid value or no noise keeps the
+        training within epsilon.
+    MissingDependencyError
+        Raised by ``fit``, if PyTorch or Opacus is not installed.
+
+    Notes
+    -----
+    A step samples rows at one rate and shows each row with every level that it has. The published
+    order draws a level first and then a row with that level. It reads rows with rare levels more
+    often than it charges for (see ``docs/synthesizers.md``).
 
     References
     ----------
     Xu, Skoularidou, Cuesta-Infante, Veeramachaneni (2019), "Modeling tabular data using conditional
     GAN", NeurIPS.
+
     Fang, Dhami, Kersting (2022), "DP-CTGAN: differentially private medical data generation using
     CTGANs", AIME.
 

@@ -116,20 +116,43 @@ def _drawing_order(schema: Schema, constraints: Iterable[DenialConstraint]) -> t
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Kamino(Synthesizer):
-    """Synthetic tables drawn attribute by attribute, that obey constraints between rows.
+    """Synthesizer whose synthetic rows obey public constraints between any two rows (Kamino).
 
+    Use it if no two rows may contradict each other, such as equal zip codes in different cities.
     Each attribute is drawn from a conditional model, a multinomial logistic regression on the
-    earlier attributes. No two synthetic rows violate a constraint. Constraints are public facts and
-    do not change the charge. A fit is accounted in Gaussian DP, with add-remove adjacency.
+    earlier attributes. Rows are then placed so that no two synthetic rows violate a constraint.
+    Constraints are public facts and do not change the charge. A fit is accounted in Gaussian DP,
+    with add-remove adjacency.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, bins, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
+    epsilon : float
+        Privacy budget of the complete fit, from 1e-6 to 10,000. Two neighbouring tables differ by
+        one added or removed row (add-remove adjacency).
+    delta : float or None, default None
+        Delta of the complete fit, above 0 and below 1. None is 1e-6, which is meant for up to
+        10,000 rows. For a declared number n of rows above 10,000, None is ``1 / (100 n)``.
+    n_rows : "noisy" or int, default "noisy"
+        ``"noisy"`` estimates the private number of rows from released values. A small share of the
+        budget releases a noisy count if these values are not precise enough. An integer from 1 to
+        2**53 declares the number of rows public.
+    bins : {"private", "equal"}, default "private"
+        Bins of numeric attributes that declare none. ``"private"`` releases bins by a noisy tree of
+        counts, for three tenths of the budget together. ``"equal"`` makes ten bins of equal width
+        at no cost.
+    random_state : int or None, default None
+        None draws noise from the operating system's cryptographic source. A number is for tests:
+        the guarantee then states that the seed must be secret.
+    budget : Filter, Composition or None, default None
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released.
+    progress : callable, bool or None, default None
+        Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
+        private. True draws a bar in a terminal or notebook, and prints each stage elsewhere.
     missing : {"observed", "complete-rows", "impute-first"}, default "observed"
-        ``"observed"`` (KaminoI) learns the relation of two attributes from the rows in which both
-        are observed. ``"complete-rows"`` drops incomplete rows. ``"impute-first"`` fills missing
-        cells privately before.
+        Strategy for missing cells. ``"observed"`` (KaminoI) learns the relation of two attributes
+        from the rows in which both are observed. ``"complete-rows"`` drops rows with a missing cell
+        before anything else. ``"impute-first"`` fills missing cells privately first.
     constraints : str or list of str, default ()
         Denial constraints between two rows, such as
         ``"t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)"``: no two rows have the same zip code and
@@ -137,16 +160,33 @@ class Kamino(Synthesizer):
         be a constant. In one text, constraints stand between semicolons or on lines. **Public**
         facts only: never read them from the private rows. They are saved with the model.
     clip : "auto" or float, default "auto"
-        L2 norm to which the vector of each row is clipped.
+        L2 norm to which the vector of each row is clipped, from 2**-10 to 2**20. The vector has the
+        products of the centred indicators of all pairs of attributes.
     first_share : float from 0.0001 to 0.99, optional
-        Share of the budget for the one-way marginals, by default 0.08.
+        Share of the budget for the one-way marginals (counts of one attribute), by default 0.08.
     imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``, with ``imputer_share`` of the budget.
+        Rule by which ``missing="impute-first"`` fills missing cells. ``"marginal"`` draws from a
+        noisy one-way marginal. ``"mean"`` fills a numeric attribute with its noisy mean, and draws
+        others from the noisy marginal. ``"random"`` draws any public level at no cost.
+    imputer_share : float from 0.0001 to 0.99, default 0.1
+        Share of the budget (squared mu) for the marginals of the imputer.
 
     Attributes
     ----------
     model_ : PairModel
-        The released model.
+        The released model of rows.
+    guarantee_ : Guarantee
+        The guarantee of everything that the fit released, with its conditions.
+    n_rows_ : int
+        Released or declared number of rows, at least 1.
+    n_rows_std_ : float
+        Standard deviation of the noise of ``n_rows_``, in rows. 0 if the number was declared.
+
+    Raises
+    ------
+    ParameterError
+        Raised by ``fit`` before the charge, if a parameter has no valid value or a constraint does
+        not fit the schema.
 
     References
     ----------

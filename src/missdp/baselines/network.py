@@ -39,14 +39,22 @@ _SWAPS = 60  # rounds of swaps: more rounds improve tables little and take longe
 
 @dataclass(frozen=True, order=True)
 class Node(Record):
-    """A node of the network with its parents."""
+    """Node of a Bayesian network: an attribute (child) and the attributes it depends on.
+
+    Parameters
+    ----------
+    child : str
+        Name of the attribute.
+    parents : tuple of str
+        Names of its parents. Empty for an attribute without parents.
+    """
 
     child: str
     parents: Clique
 
     @property
     def clique(self) -> Clique:
-        """Parents first, child last: the axes of the node's table."""
+        """Names of the parents and then of the child: the axes of the table of the node."""
         return (*self.parents, self.child)
 
 
@@ -55,11 +63,21 @@ Codes: TypeAlias = dict[str, Ints]
 
 @dataclass(frozen=True, eq=False)
 class Network(Record):
-    """Released nodes with their conditional tables, in ancestral order.
+    """Released Bayesian network: each attribute's parents, and its distribution given them.
 
-    For each child ``conditionals`` has its distribution given its parents, shape ``(parents...,
-    child)``. Rows are raked to ``tables``, the released joint tables of nodes, because conditional
-    distributions alone do not preserve the joint tables of parents.
+    PrivBayes fits it. All values are released. Rows are drawn attribute by attribute, and adjusted
+    to ``tables`` (raking), because conditional distributions alone do not preserve the joint tables
+    of parents.
+
+    Parameters
+    ----------
+    families : tuple of Node
+        The nodes, in the order in which attributes are drawn, parents before children.
+    conditionals : mapping of str to ndarray
+        For each child, its distribution given its parents, shape ``(parents..., child)``. Sums over
+        the last axis are 1.
+    tables : dict of tuple of str to ndarray, default {}
+        Released joint tables of nodes, as shares of the rows.
     """
 
     families: tuple[Node, ...]
@@ -68,17 +86,47 @@ class Network(Record):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of levels of each attribute."""
+        """Number of levels of each attribute of the network, by name, in the order of the nodes."""
         return {child: table.shape[-1] for child, table in self.conditionals.items()}
 
     @classmethod
     def from_joints(cls, families: tuple[Node, ...], joints: Mapping[Clique, Floats]) -> Network:
-        """Condition each joint table on the parents. Empty cells get the child's marginal."""
+        """Return the network whose conditional distributions follow from released joint tables.
+
+        Empty cells of parents get the marginal distribution of the child.
+
+        Parameters
+        ----------
+        families : tuple of Node
+            The nodes, parents before children.
+        joints : mapping of tuple of str to ndarray
+            Released table of each node, at least 0, with the axes of its `Node.clique`.
+
+        Returns
+        -------
+        Network
+            A released network with these joint tables.
+        """
         conditionals = {f.child: _condition(joints[f.clique]) for f in families}
         return cls(families, conditionals, {f.clique: joints[f.clique] for f in families})
 
     def sample(self, n: int, rng: np.random.Generator) -> Codes:
-        """Draw ``n`` rows of codes, ancestrally and evenly, raked to the tables."""
+        """Draw synthetic rows from the released network, as codes of levels.
+
+        Rows are drawn from parents to children, and adjusted to the joint tables (raking).
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Draws the rows.
+
+        Returns
+        -------
+        dict of str to ndarray of int64, shape (n,)
+            Codes by attribute name. Released.
+        """
         if not self.tables:
             return self._ancestral(n, rng)
         place = {family.child: i for i, family in enumerate(self.families)}
@@ -100,7 +148,22 @@ class Network(Record):
         return rows
 
     def restricted(self, impossible: ImpossibleCells, rng: np.random.Generator) -> Network:
-        """Return the network restricted to combinations that rules allow, if tables stay small."""
+        """Return the network restricted to the combinations of levels that public rules allow.
+
+        Rules whose tables would be too large are not applied.
+
+        Parameters
+        ----------
+        impossible : mapping of tuple of str to ndarray of bool
+            For sets of attributes, flags of the combinations of levels that rules exclude. Public.
+        rng : numpy.random.Generator
+            Draws rows from which marginals are estimated.
+
+        Returns
+        -------
+        Network
+            A released network. It is this network if no combination is impossible.
+        """
         if not impossible:
             return self
         sizes = {f.child: self.conditionals[f.child].shape[-1] for f in self.families}
@@ -120,7 +183,18 @@ class Network(Record):
         return Network(tuple(families), tables, self.tables)
 
     def observed_part(self, sizes: Mapping[str, int]) -> Network:
-        """Return the distribution of each child among rows in which its node is observed."""
+        """Return the network of the distributions among rows with observed attributes of a node.
+
+        Parameters
+        ----------
+        sizes : mapping of str to int
+            Number of levels of each attribute, without missing.
+
+        Returns
+        -------
+        Network
+            A released network of complete rows, without joint tables.
+        """
         conditionals = {}
         for family in self.families:
             inside = tuple(slice(0, sizes[name]) for name in family.clique)
@@ -128,7 +202,24 @@ class Network(Record):
         return Network(self.families, conditionals)
 
     def filling_model(self, model: Network, n: int, rng: np.random.Generator) -> Network:
-        """Learn a model of complete rows from incomplete synthetic rows, starting at a model."""
+        """Return a network of complete rows, learned from incomplete rows of this network.
+
+        It uses stochastic expectation-maximisation. No private rows are read.
+
+        Parameters
+        ----------
+        model : Network
+            Network of complete rows at which the estimation starts.
+        n : int
+            Number of synthetic rows, of which at most 50,000 are used.
+        rng : numpy.random.Generator
+            Draws the rows.
+
+        Returns
+        -------
+        Network
+            A released network of complete rows.
+        """
         incomplete = self.sample(max(1, min(n, _EM_ROWS)), rng)
         filled = _initial(incomplete, model, rng)
         for _ in range(_EM_ROUNDS):
@@ -137,7 +228,20 @@ class Network(Record):
         return model
 
     def fill_missing(self, incomplete: Codes, rng: np.random.Generator) -> Codes:
-        """Draw the missing cells of synthetic rows given their observed cells."""
+        """Draw the missing cells of synthetic rows from this network, given their observed cells.
+
+        Parameters
+        ----------
+        incomplete : dict of str to ndarray of int64, shape (n,)
+            Codes of the rows by attribute name. The code of a missing cell is the number of levels.
+        rng : numpy.random.Generator
+            Draws the cells.
+
+        Returns
+        -------
+        dict of str to ndarray of int64, shape (n,)
+            Codes of complete rows by attribute name. Released.
+        """
         return _gibbs(_initial(incomplete, self, rng), incomplete, self, rng, sweeps=5)
 
 

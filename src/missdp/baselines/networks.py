@@ -65,16 +65,29 @@ class Layers(Record):
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel(Record):
-    """Networks that draw rows and their missing cells from noise. All values are released.
+    """Released generator networks, which draw rows and their missing cells from random numbers.
 
-    * ``levels``: Groups of the levels of each attribute.
-    * ``values``: Network from noise, and a level if there are conditions, to scores of all levels.
-    * ``masks``: Network from noise, and the values if it sees them, to the log odds of missing.
-    * ``may_miss``: Positions of the attributes that may be missing.
-    * ``sees_values``: Whether ``masks`` sees the values.
-    * ``always``: Map from an attribute to a group of levels that is never missing.
-    * ``conditions``: Relative frequency of each level as a condition. Empty without conditions.
-    * ``n_rows``: Number of counted rows.
+    The families DPCTGAN, DPAutoGAN and DPMisGAN fit it. All values are released. Drawing rows needs
+    no PyTorch.
+
+    Parameters
+    ----------
+    levels : tuple of Levels
+        Groups of merged rare levels, one entry for each modelled attribute in schema order.
+    values : Layers
+        Network from random numbers (and a level, if there are conditions) to scores of all levels.
+    masks : Layers
+        Network from random numbers (and the values, if it sees them) to the log odds of missing.
+    may_miss : tuple of int
+        Positions of the attributes that may be missing.
+    sees_values : bool
+        Whether ``masks`` sees the values of the row.
+    always : dict of int to int
+        Map from the position of an attribute to a group of levels that is never missing.
+    conditions : ndarray of float
+        Relative frequency of each level as a condition of a row. Empty without conditions.
+    n_rows : float
+        Released number of counted rows.
     """
 
     levels: tuple[Levels, ...]
@@ -99,7 +112,25 @@ class NetworkModel(Record):
         keep_missing: bool,
         draws: Draws = "independent",  # noqa: ARG002 (rows of networks are independent)
     ) -> list[Ints]:
-        """Draw ``n`` rows as one array of codes per attribute, with ``size`` for missing cells."""
+        """Draw synthetic rows with or without missing cells from the networks, as codes of levels.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Draws the rows.
+        keep_missing : bool
+            Whether cells may be missing. If False, rows are complete.
+        draws : {"even", "independent"}, default "independent"
+            Has no effect on generator networks.
+
+        Returns
+        -------
+        list of ndarray of int64, shape (n,)
+            Codes of the rows, one array for each attribute in schema order. The code of a missing
+            cell is the number of levels. Released.
+        """
         rows = np.zeros((n, len(self.levels)), dtype=np.int64)
         missing = np.zeros(rows.shape, dtype=bool)
         for start in range(0, n, _BLOCK):

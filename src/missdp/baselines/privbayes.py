@@ -403,10 +403,17 @@ _MAX_TOTAL_CELLS = 2**27  # cells together: a gigabyte of counts
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class BayesianModel(Record):
-    """A released network, and the network that fills missing cells of its rows.
+    """Released model of PrivBayes: a Bayesian network, and a network that fills missing cells.
 
-    * ``network``: Values and missing cells, as they were counted.
-    * ``filling``: Complete rows. None if the network draws no missing cells.
+    All values are released.
+
+    Parameters
+    ----------
+    network : Network
+        Network of values and missing cells, as they were counted. "Missing" may be a level.
+    filling : Network or None
+        Network of complete rows, which fills missing cells. None if ``network`` draws no missing
+        cells.
     """
 
     network: Network
@@ -564,51 +571,85 @@ def _sample(fitted: Fitted, n: int, rng: np.random.Generator, keep_missing: bool
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivBayes(Synthesizer):
-    """Synthetic tables from a private Bayesian network (Zhang et al. 2017).
+    """Synthesizer with a private Bayesian network, by default in pure DP (Zhang et al. 2017).
+
+    A network gives each attribute (child) a few parents, and its distribution given the parents.
+    Use it for pure epsilon-DP, and if missing cells should be part of the model.
 
     Parents are chosen by the exponential mechanism, with a count-scaled dependence score of
-    constant sensitivity. Tables of nodes get Laplace noise (pure DP), or Gaussian noise if delta is
-    above 0, accounted in Gaussian DP. Rows are drawn ancestrally and raked to the tables. Missing
-    cells are part of the model.
+    constant sensitivity. The table of counts of each child and its parents gets Laplace noise (pure
+    DP). If delta is above 0 it gets Gaussian noise, accounted in Gaussian DP or zCDP. Adjacency is
+    add-remove. Rows are drawn from parents to children, and adjusted to the released tables
+    (raking).
 
     Parameters
     ----------
-    epsilon : float, above 0
-        Privacy budget of the complete fit, add-remove adjacency.
-    delta : float in [0, 1) or None, default 0
-        0 gives pure epsilon-DP. None is 1e-6, which is meant for up to 10,000 rows, or 1 / (100 n)
-        for a larger declared number n of rows.
+    epsilon : float
+        Privacy budget of the complete fit, from 1e-6 to 10,000. Two neighbouring tables differ by
+        one added or removed row (add-remove adjacency).
+    delta : float or None, default 0.0
+        Delta of the complete fit, from 0 and below 1. 0 gives pure epsilon-DP. None is 1e-6, which
+        is meant for up to 10,000 rows. For a declared number n of rows above 10,000, None is
+        ``1 / (100 n)``.
+    n_rows : "noisy" or int, default "noisy"
+        ``"noisy"`` estimates the private number of rows from released values. A small share of the
+        budget releases a noisy count if these values are not precise enough. An integer from 1 to
+        2**53 declares the number of rows public.
+    bins : {"private", "equal"}, default "private"
+        Bins of numeric attributes that declare none. ``"private"`` releases bins by a noisy tree of
+        counts, for three tenths of the budget together. ``"equal"`` makes ten bins of equal width
+        at no cost.
+    random_state : int or None, default None
+        None draws noise from the operating system's cryptographic source. A number is for tests:
+        the guarantee then states that the seed must be secret.
+    budget : Filter, Composition or None, default None
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released.
+    progress : callable, bool or None, default None
+        Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
+        private. True draws a bar in a terminal or notebook, and prints each stage elsewhere.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
-        ``"joint"`` models values and missing cells together. Every row counts in every table, and
-        missing cells of synthetic rows are filled from the model. ``"observed"`` (PrivBayesE,
-        Mohapatra et al. 2024) counts each node over the rows observed on it. ``"complete-rows"``
-        drops incomplete rows. ``"impute-first"`` fills missing cells privately before learning.
+        Strategy for missing cells. ``"joint"`` models values and missing cells together. Every row
+        counts in every table, and missing cells of synthetic rows are filled from the model.
+        ``"observed"`` (PrivBayesE, Mohapatra et al. 2024) counts each table over the rows in which
+        its attributes are observed. ``"complete-rows"`` drops rows with a missing cell before
+        anything else. ``"impute-first"`` fills missing cells privately first.
     degree : "auto" or int, default "auto"
-        Number of parents. ``"auto"`` lets tables grow while they are useful (``theta``).
-    theta : float, default 8
-        Smallest ratio of a table's mean count to its noise scale, for ``degree="auto"``.
+        Largest number of parents of an attribute, from 0 to 6. ``"auto"`` has at most two parents,
+        as long as tables are useful (``theta``).
+    theta : float, default 8.0
+        Smallest ratio of the mean count of a table to its noise scale, above 0, for
+        ``degree="auto"``.
     structure_share : float from 0.0001 to 0.99, default 0.1
         Share of the budget for choosing parents.
     imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``.
+        Rule by which ``missing="impute-first"`` fills missing cells. ``"marginal"`` draws from a
+        noisy one-way marginal. ``"mean"`` fills a numeric attribute with its noisy mean, and draws
+        others from the noisy marginal. ``"random"`` draws any public level at no cost.
     imputer_share : float from 0.0001 to 0.99, default 0.1
-        Share of the budget for the imputer's marginals.
-    n_rows, random_state, budget
-        See :class:`~missdp.synth.base.Synthesizer`.
-    progress : callable, optional
-        Called with a stage name and a fraction done. It shows nothing private.
+        Share of the budget for the marginals of the imputer.
 
     Attributes
     ----------
+    network_ : Network
+        The released network.
     guarantee_ : Guarantee
-        Computed from what was released.
-    n_rows_, n_rows_std_ : int, float
-        Estimated number of rows, from all released tables that depend on it, and the standard
-        deviation of its noise. Or the declared number and 0.
+        The guarantee of everything that the fit released, with its conditions.
+    n_rows_ : int
+        Released or declared number of rows, at least 1.
+    n_rows_std_ : float
+        Standard deviation of the noise of ``n_rows_``, in rows. 0 if the number was declared.
+
+    Raises
+    ------
+    ParameterError
+        Raised by ``fit`` before the charge, if a parameter has no valid value, or ``degree`` allows
+        too many tables.
 
     References
     ----------
     Zhang, Cormode, Procopiuc, Srivastava, Xiao (2017), "PrivBayes", TODS 42(4).
+
     Mohapatra, Zong, Kerschbaum, He (2024), PVLDB 17(8).
 
     Examples
@@ -646,6 +687,14 @@ class PrivBayes(Synthesizer):
 
     @property
     def network_(self) -> Network:
-        """The released model."""
+        """The released Bayesian network: the parents and the conditional table of each attribute.
+
+        Its nodes are in the order in which attributes are drawn, parents before children.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         network: Network = self.fitted_.model.network
         return network

@@ -28,28 +28,44 @@ _TINY = 1e-300  # smallest variance in a divisor
 
 @dataclass(frozen=True)
 class Estimates(Record):
-    """Estimates with their errors, from released values only.
+    """Estimates of one statistic for one or more groups, with standard errors, intervals and flags.
+
+    `estimate` and `missdp.estimate.regress` return it for a fitted model. All values are released,
+    so printing or publishing it has no privacy cost. The entries of all tuples are in the order of
+    ``labels``. ``print`` shows a table.
 
     Parameters
     ----------
     question : str
+        The question or the formula, as the user wrote it.
     labels : tuple of str
-        Groups, or terms of a regression.
+        Groups, or terms of a regression. It is ``("all",)`` without groups.
     estimate : tuple of float
+        The estimates, in the unit of the question: of the attribute for a mean, a share in [0, 1]
+        for shares.
     noise, sampling, missing : tuple of float
         Parts of the standard error: the privacy noise, the sampling of rows, and the part that
-        missing values add. The standard error is the root of the sum of their squares.
+        missing values add. The standard error is the root of the sum of their squares. Unit of the
+        estimate.
     rows : tuple of float
         Released number of rows to which each estimate applies.
     confidence : float
-        Confidence of the intervals.
+        Confidence of the intervals, strictly between 0 and 1.
     flags : tuple of str
-        Errors that the intervals do not cover.
-    possible : tuple of float
+        Sentences on errors that the intervals do not cover.
+    possible : tuple of float, default ()
         Smallest and greatest possible value of an estimate, by public bounds. Empty without bounds.
         Estimates and intervals stay within.
-    dates : str
-        If estimates are dates, the unit since 1970 that they count.
+    dates : str, default ""
+        If estimates are dates, the unit of the numbers, counted since 1970. Empty otherwise.
+
+    Examples
+    --------
+    >>> parts = {"noise": (0.3,), "sampling": (0.4,), "missing": (0.0,)}
+    >>> facts = {"rows": (900.0,), "confidence": 0.95, "flags": ()}
+    >>> found = Estimates("mean(age)", ("all",), (40.0,), **parts, **facts)
+    >>> found.errors, [round(end, 2) for end in found.intervals[0]]
+    ((0.5,), [39.02, 40.98])
     """
 
     question: str
@@ -74,13 +90,20 @@ class Estimates(Record):
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """Standard errors, of all parts together."""
+        """Standard errors of the estimates: the parts noise, sampling and missing together.
+
+        A tuple of float in the order of ``labels``, in the unit of the estimates. Released.
+        """
         parts = np.square([self.noise, self.sampling, self.missing])
         return tuple(np.sqrt(parts.sum(axis=0)).tolist())
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """Intervals at the confidence, within the possible range."""
+        """Confidence intervals of the estimates, as pairs of a lower and an upper end.
+
+        They are normal intervals at ``confidence``, cut to the ``possible`` range. A tuple of
+        (float, float) in the order of ``labels``, in the unit of the estimates. Released.
+        """
         times = NormalDist().inv_cdf((1 + self.confidence) / 2)
         half = times * np.asarray(self.errors)
         lowest, highest = self.possible or (-math.inf, math.inf)
@@ -90,12 +113,24 @@ class Estimates(Record):
 
     @property
     def missing_information(self) -> tuple[float, ...]:
-        """Share of the variance without noise that missing values make up."""
+        """Share of the variance of each estimate that missing values add, in [0, 1].
+
+        The variance is without privacy noise: the sum of the squared parts ``sampling`` and
+        ``missing``. A tuple of float in the order of ``labels``. Released.
+        """
         missing, sampling = np.square([self.missing, self.sampling])
         return tuple((missing / np.maximum(missing + sampling, _TINY)).tolist())
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row for each estimate."""
+        """Return the estimates as a pandas frame of numbers with one row for each group or term.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index: ``labels``. Columns: estimate, error, low, high, noise, sampling, missing,
+            missing information, rows. ``error`` is the standard error, and ``low`` and ``high`` are
+            the ends of the interval. Released.
+        """
         import pandas as pd
 
         parts = (self.noise, self.sampling, self.missing, self.missing_information, self.rows)
@@ -104,7 +139,16 @@ class Estimates(Record):
         return pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True)), index=index)
 
     def shown(self) -> pd.DataFrame:
-        """Return `to_frame` as text: two digits of each error, and integer numbers of rows."""
+        """Return the estimates as a pandas frame of rounded text, one row for each group or term.
+
+        Errors have two significant digits, and numbers of rows are integers. Dates are shown as
+        dates.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rows and columns of `to_frame`, with text in each cell. Released.
+        """
         frame = self.to_frame()
         digits = [decimals_of_error(error) for error in self.errors]
         for name in frame.columns[:-2]:

@@ -30,46 +30,100 @@ _MAX_WILD = 5.0  # largest distance of a draw from the middle, in median distanc
 def estimate(
     model: Synthesizer, question: str, *, by: str | Sequence[str] = (), confidence: float = 0.95
 ) -> Estimates:
-    """Return estimates of a question about the private rows, from a fitted model.
+    """Estimate a statistic of the private rows from the released values of a fitted model.
+
+    No private rows are read, and nothing is charged.
 
     Parameters
     ----------
     model : Synthesizer
-        A fitted model.
-    question, by, confidence
-        As for `Synthesizer.estimate`.
+        A fitted model of AllPairs, AIM or MST. These families keep their released tables.
+    question : str
+        One of ``mean(x)``, ``sd(x)``, ``median(x)``, ``quantile(x, 0.9)``, ``share(x == 1)``,
+        ``share(x is missing)``, ``correlation(x, y)`` and ``difference(mean(x))``, with names of
+        attributes. ``share(x is missing)`` needs AllPairs. ``by`` and names of attributes may
+        follow. ``difference`` subtracts the value of the first group.
+    by : str or sequence of str, optional
+        Attributes whose levels make groups, in addition to names after ``by`` in the question.
+    confidence : float, default 0.95
+        Confidence of the intervals, strictly between 0 and 1.
 
     Returns
     -------
     Estimates
+        Released estimates with standard errors and intervals, one for each group in the order of
+        levels. Intervals cover privacy noise, sampling of rows and missing values.
 
     Raises
     ------
     ParameterError
-        If the question cannot be read, or the model has no answer to it.
+        If the question cannot be read, ``confidence`` is out of range, or the model has no answer.
+        The model has no answer for other families, for ``missing="impute-first"``, and for
+        marginals that were not released.
+    NotFittedError
+        If the model is not fitted.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import AllPairs, Categorical, Numeric, Schema
+    >>> schema = Schema((
+    ...     Numeric(name="age", lower=0, upper=100, bins=10, nullable=True),
+    ...     Categorical(name="ill", levels=("no", "yes")),
+    ... ))
+    >>> people = pd.DataFrame({"age": [20, 50, None] * 200, "ill": ["yes", "no", "no"] * 200})
+    >>> model = AllPairs(epsilon=1.0, delta=1e-6).fit(people, schema=schema)
+    >>> estimate(model, "mean(age) by ill").labels
+    ('no', 'yes')
     """
     parsed = parse_question(question, model.schema_, by)
     return answer(model, match_question(model, question, parsed), confidence)
 
 
 def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Estimates:
-    """Return the coefficients of a regression on the private rows, from a fitted model.
+    """Estimate a least-squares regression on the private rows from the values of a fitted model.
+
+    No private rows are read, and nothing is charged. The values of the model are released.
 
     Parameters
     ----------
     model : Synthesizer
-        A fitted model.
-    formula, confidence
-        As for `Synthesizer.regress`.
+        A fitted model of AllPairs, AIM or MST. These families keep their released tables.
+    formula : str
+        A formula such as ``wage ~ age + C(sex)``: the outcome, ``~``, and terms joined by ``+``.
+        ``C()`` makes one indicator for each level but the first. The formula is parsed and never
+        evaluated.
+    confidence : float, default 0.95
+        Confidence of the intervals, strictly between 0 and 1.
 
     Returns
     -------
     Estimates
+        Released coefficients with standard errors and intervals: first the intercept, then the
+        terms in the order of the formula. A coefficient is in units of the outcome per unit of its
+        term.
 
     Raises
     ------
     ParameterError
-        If the formula cannot be read, or the model has no answer to it.
+        If the formula cannot be read, ``confidence`` is out of range, or the model has no answer.
+        The model has no answer for other families, for ``missing="impute-first"``, and for
+        marginals that were not released.
+    NotFittedError
+        If the model is not fitted.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import AllPairs, Categorical, Numeric, Schema
+    >>> schema = Schema((
+    ...     Numeric(name="age", lower=0, upper=100, bins=10, nullable=True),
+    ...     Categorical(name="ill", levels=("no", "yes")),
+    ... ))
+    >>> people = pd.DataFrame({"age": [20, 50, None] * 200, "ill": ["yes", "no", "no"] * 200})
+    >>> model = AllPairs(epsilon=1.0, delta=1e-6).fit(people, schema=schema)
+    >>> regress(model, "age ~ C(ill)").labels
+    ('intercept', 'ill=yes')
     """
     parsed = parse_formula(formula, model.schema_)
     return answer(model, match_question(model, formula, parsed), confidence)

@@ -33,22 +33,27 @@ _LARGEST_SHIFT = 10.0  # largest shift, in standard deviations of the attribute
 
 @dataclass(frozen=True)
 class SensitivityAnalysis(Record):
-    """Estimates for several departures of missing values from missing at random.
+    """Estimates of a statistic for several shifts that are added to missing values.
+
+    It shows how far missing values must differ from observed values before a conclusion changes. At
+    shift 0, values are missing at random: given the other attributes, missing values are like
+    observed values. `sensitivity` returns it. All values are released.
 
     Parameters
     ----------
     attribute : str
-        Whose missing values depart.
+        The attribute whose missing values are shifted.
     deviation : float
-        Its standard deviation, as released: the unit of the shifts.
+        Released standard deviation of the attribute, in the unit of the attribute. It is the unit
+        of the shifts.
     shifts : tuple of float
-        Standard deviations that are added to every missing value.
+        Shifts that are added to every missing value, in standard deviations, in increasing order.
     estimates : tuple of Estimates
-        One for each shift.
+        The estimates for each shift, in the order of ``shifts``. All have equal labels.
     tipping : tuple of (float or None)
         For each estimate, the shift nearest to 0 at which the conclusion turns, or None if it does
         not turn within the shifts. The conclusion on a difference, correlation or coefficient turns
-        where its interval begins or ceases to leave out 0. Any other conclusion turns where the
+        where its interval begins or ceases to exclude 0. Any other conclusion turns where the
         estimate leaves its interval at shift 0.
     """
 
@@ -64,7 +69,15 @@ class SensitivityAnalysis(Record):
         return has_all and len(self.tipping) == len(self.estimates[0].labels)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row for each shift and estimate."""
+        """Return the estimates for all shifts as a pandas frame of numbers.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each shift and label, in this order. Columns: estimate, error (standard
+            error), low and high (ends of the interval), noise, sampling, missing, missing
+            information, rows. Released.
+        """
         return self._stacked([step.to_frame() for step in self.estimates])
 
     def _stacked(self, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -81,26 +94,34 @@ class SensitivityAnalysis(Record):
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """The shift at which each conclusion turns, in words."""
+        """Sentences that state the shift at which each conclusion changes, one for each label.
+
+        Shifts are in released standard deviations of the shifted attribute.
+        """
         holds = f"holds from {min(self.shifts):g} to {max(self.shifts):g}"
         turns = [holds if x is None else f"turns at a shift of {x:.3g}" for x in self.tipping]
         pairs = zip(self.estimates[0].labels, turns, strict=True)
         return tuple(f"{label}: the conclusion {turn}." for label, turn in pairs)
 
     def plot(self, path: str | Path) -> None:
-        """Draw the estimates and their intervals against the shifts.
+        """Draw the estimates and their intervals against the shifts of missing values.
+
+        The picture has one panel for each label. It shows released values only.
 
         Parameters
         ----------
         path : str or Path
-            File to write. The suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+            File to write. The suffix decides the format (``.svg``, ``.png``, ``.pdf``). An existing
+            file is replaced.
 
         Raises
         ------
         ParameterError
-            If the suffix is another one.
+            If the path has another suffix.
         MissingDependencyError
             If matplotlib is not installed.
+        OutputError
+            If the file cannot be written.
         """
         picture_format(path)
 
@@ -133,23 +154,54 @@ def sensitivity(
     by: str | Sequence[str] = (),
     confidence: float = 0.95,
 ) -> SensitivityAnalysis:
-    """Return estimates of a question for several shifts of the missing values.
+    """Repeat an estimate for several shifts that are added to missing values of an attribute.
+
+    It shows how far missing values must differ from observed values before a conclusion changes. No
+    private rows are read, and nothing is charged.
 
     Parameters
     ----------
     model : Synthesizer
-        A fitted model.
-    question, attribute, shifts, by, confidence
-        As for `Synthesizer.sensitivity`.
+        A fitted model of AllPairs, AIM or MST. These families keep their released tables.
+    question : str
+        A question such as ``mean(x)``, or a formula such as ``x ~ y``. Questions and formulas are
+        written as for `estimate` and `missdp.estimate.regress`.
+    attribute : str
+        A numeric attribute in the question that may be missing. Its missing values are shifted.
+    shifts : sequence of float, default (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+        Shifts that are added to every missing value of the attribute, in released standard
+        deviations of the attribute. 1 to 100 numbers other than 0, each from -10 to 10. The shift 0
+        is always included, and means missing at random.
+    by : str or sequence of str, optional
+        Attributes whose levels make groups, in addition to names after ``by`` in the question.
+    confidence : float, default 0.95
+        Confidence of the intervals, strictly between 0 and 1.
 
     Returns
     -------
     SensitivityAnalysis
+        Released estimates for each shift, in increasing order of the shifts.
 
     Raises
     ------
     ParameterError
-        If the question or the shifts cannot be read, or nothing can be added to the attribute.
+        If the question or the shifts cannot be read, nothing can be added to the attribute, or the
+        model has no answer.
+    NotFittedError
+        If the model is not fitted.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import AllPairs, Categorical, Numeric, Schema
+    >>> schema = Schema((
+    ...     Numeric(name="age", lower=0, upper=100, bins=10, nullable=True),
+    ...     Categorical(name="ill", levels=("no", "yes")),
+    ... ))
+    >>> people = pd.DataFrame({"age": [20, 50, None] * 200, "ill": ["yes", "no", "no"] * 200})
+    >>> model = AllPairs(epsilon=1.0, delta=1e-6).fit(people, schema=schema)
+    >>> sensitivity(model, "mean(age)", attribute="age", shifts=(0.5,)).shifts
+    (0.0, 0.5)
     """
     steps = _checked(shifts)
     estimand = match_text(model, question, by=by)

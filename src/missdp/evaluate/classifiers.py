@@ -113,7 +113,11 @@ LEARNERS: Learners = {
     "LogisticRegression": _logistic_regression,
     "RandomForest": _random_forest,
 }
-"""Maker of each classifier by name. A maker takes a seed and returns a new classifier."""
+"""Classifiers of `classifier_f1` by name, as functions that make a new classifier.
+
+Each function takes a seed (int, at least 0) and returns an unfitted classifier of scikit-learn,
+with the defaults of the library. It raises MissingDependencyError if scikit-learn is not installed.
+"""
 
 
 def check_learners(learners: Iterable[str] | Learners | None = None) -> Learners:
@@ -131,16 +135,21 @@ def check_learners(learners: Iterable[str] | Learners | None = None) -> Learners
 
 @dataclass(frozen=True)
 class ClassifierF1(Record):
-    """F1 of classifiers trained on a synthetic table. Private: tested on the truth without noise.
+    """F1 scores of classifiers that were trained on a synthetic table and tested on true rows.
+
+    The score is the F1 score in [0, 1] (harmonic mean of precision and recall) of the rarer class.
+    High scores mean that synthetic rows train classifiers well. `classifier_f1` returns it.
+    **Private**: scores are computed from the truth without noise.
 
     Parameters
     ----------
     scores : dict of str to dict of str to float
-        Per target attribute and learner, F1 in [0, 1] of the rarer class.
+        By target attribute and then by learner (classifier), the F1 score in [0, 1].
     skipped : tuple of str
-        Attributes that take one value in the truth, so that there is nothing to learn.
+        Target attributes without a score, because they take one value in the truth or in no test
+        row.
     held_out : bool
-        True if the caller states that the generator never had the test rows.
+        True if the caller states that the generator never had the test rows. It is not checked.
 
     Examples
     --------
@@ -158,20 +167,29 @@ class ClassifierF1(Record):
 
     @property
     def mean(self) -> float:
-        """Mean over all targets and learners (NaN if every attribute was skipped)."""
+        """Mean F1 score over all target attributes and learners, in [0, 1]. Private.
+
+        NaN if every attribute was skipped.
+        """
         cells = [score for row in self.scores.values() for score in row.values()]
         return float(np.mean(cells)) if cells else float("nan")
 
     @property
     def by_learner(self) -> dict[str, float]:
-        """Mean over the targets, per learner."""
+        """Mean F1 score of each learner (classifier) over all target attributes, in [0, 1].
+
+        A dict by the name of the learner. Private.
+        """
         rows = list(self.scores.values())
         names = rows[0] if rows else ()
         return {name: float(np.mean([row[name] for row in rows])) for name in names}
 
     @property
     def by_attribute(self) -> dict[str, float]:
-        """Mean over the learners, per target."""
+        """Mean F1 score of each target attribute over all learners (classifiers), in [0, 1].
+
+        A dict by attribute name. Private.
+        """
         return {name: float(np.mean(list(row.values()))) for name, row in self.scores.items()}
 
     def __str__(self) -> str:
@@ -185,28 +203,31 @@ class ClassifierF1(Record):
 
 
 def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Table, Table]:
-    """Split a table at random into rows to fit a synthesizer on, and rows to test on.
+    """Split a private table at random into rows to fit a synthesizer on, and rows to test on.
+
+    Scores on rows that the synthesizer never had are not too high. Rows keep their private status.
 
     Parameters
     ----------
     table : Table
-        The truth.
+        The true table. Private.
     random_state : int
-        Seed.
+        Seed of the split, at least 0.
     share : float, default 0.3
-        Share of test rows, in (0, 1).
+        Share of test rows, strictly between 0 and 1. Their number is rounded.
 
     Returns
     -------
-    (Table, Table)
-        Rows to fit on, and rows to pass as ``test`` to :func:`classifier_f1`.
+    tuple of (Table, Table)
+        Rows to fit on, and rows to pass as ``test`` to :func:`classifier_f1`. Both in random order.
+        Private.
 
     Raises
     ------
     ParameterError
-        If ``share`` is not between 0 and 1.
+        If ``share`` is not between 0 and 1, or ``random_state`` is not valid.
     DataError
-        If ``table`` is not a Table.
+        If ``table`` is not a `Table`.
 
     Examples
     --------
@@ -238,47 +259,55 @@ def classifier_f1(
     max_rows: int = 5_000,
     progress: Progress | bool | None = None,
 ) -> ClassifierF1:
-    """Predict each attribute from the others: train on synthetic rows, test on true ones.
+    """Score classifiers that are trained on synthetic rows and tested on true rows.
 
-    Each attribute in turn is the target, split into two classes as balanced as possible in the
-    truth. Curator only: the result is exact, not private. Do not publish it without a mechanism.
+    Each classifier predicts one attribute from the others. Each attribute in turn is the target,
+    split into two classes as balanced as possible in the truth. Rows in which the target is missing
+    or not applicable are left out. Missing features have an indicator. Curator only: the result is
+    exact, not private. Do not publish it without a mechanism (noise that is charged to a budget).
 
     Parameters
     ----------
-    truth, synthetic : Table, or any table or file that Table.read takes
-        Frames need ``schema``, or a Table on the other side. Rows in which the target is missing or
-        not applicable are left out. Missing features have an indicator.
+    truth : Table, or any table or file that Table.read takes
+        The private table. A frame or a file needs ``schema``, or a Table on the other side.
+    synthetic : Table, or any table or file that Table.read takes
+        The synthetic table, with the attributes of the private table.
     random_state : int
-        Seed of the row draws and of every learner. A score does not depend on which other
-        attributes and learners are asked for.
+        Seed of the row draws and of every learner, at least 0. A score does not depend on which
+        other attributes and learners are requested.
     test : table, optional
-        True rows that the synthesizer was not fitted on (see :func:`holdout`). The default is 30 %
-        of the truth, on which the synthesizer was probably fitted. Then scores are too high.
+        True rows that the synthesizer was not fitted on (see :func:`holdout`). Private. The default
+        is 30 % of the truth, on which the synthesizer was probably fitted. Then scores are too
+        high.
     schema : Schema, optional
-        The declared domain.
+        The declared domain of both tables. By default the schema of the first Table. Needed if
+        neither is a Table.
     attributes : iterable of str, optional
-        Targets (default: all attributes).
+        Target attributes. By default all attributes.
     learners : iterable of str or mapping of str to callable, optional
-        Names of `LEARNERS` (default: both, which need the extra ``learners``), or other classifiers
-        by name. Each callable takes a seed and returns a fresh classifier with ``fit`` and
-        ``predict``.
+        Names of `LEARNERS` (by default both, which need the extra ``learners``), or other
+        classifiers by name. Each callable takes a seed and returns a fresh classifier with ``fit``
+        and ``predict``.
     max_rows : int, default 5000
-        Largest number of rows to train on, and of rows to test on.
+        Largest number of rows to train on, and of rows to test on. More rows are sampled at random.
     progress : callable or bool, optional
-        Called with the name of a stage and the share that is done. True shows a bar, see also
-        :func:`progress_bar`.
+        Called with the name of a stage and the share that is done, in [0, 1]. True shows a bar.
 
     Returns
     -------
     ClassifierF1
-        F1 for each target and learner. Targets with nothing to learn are named as skipped.
+        F1 score in [0, 1] for each target and learner. Targets with nothing to learn are named as
+        skipped. Private.
 
     Raises
     ------
-    DataError
-        If a table has no rows to train on or to test on, or there is only one attribute.
     ParameterError
-        If a parameter has no valid value, or a learner is unknown.
+        If a parameter has no valid value, a learner is unknown, or no table states a schema.
+    DataError, SchemaError
+        If a table has no rows to train on or to test on, or there is only one attribute. Also if a
+        table does not fit the schema.
+    MissingDependencyError
+        If scikit-learn is not installed.
 
     References
     ----------

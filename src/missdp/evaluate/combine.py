@@ -12,24 +12,42 @@ from missdp.errors import ParameterError, replacing
 
 @dataclass(frozen=True)
 class Combined:
-    """A combined estimate with its variance and degrees of freedom."""
+    """Estimate that was combined from several synthetic tables, with its sampling variance.
+
+    `combine_estimates` returns it. It is a function of released tables, and may be published.
+
+    Parameters
+    ----------
+    estimate : float
+        Mean of the estimates of all tables.
+    variance : float
+        Variance of the combined estimate, in the squared unit of the estimate.
+    degrees : float
+        Degrees of freedom of its t distribution, at least 1.
+
+    Examples
+    --------
+    >>> low, high = Combined(estimate=0.5, variance=0.0001, degrees=30.0).interval()
+    >>> round(low, 3), round(high, 3)
+    (0.48, 0.52)
+    """
 
     estimate: float
     variance: float
     degrees: float
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return a two-sided interval.
+        """Return a two-sided confidence interval of the combined estimate, from its t distribution.
 
         Parameters
         ----------
         confidence : float, default 0.95
-            Between 0 and 1.
+            Confidence of the interval, strictly between 0 and 1.
 
         Returns
         -------
-        (float, float)
-            The ends of the interval.
+        tuple of (float, float)
+            The lower and the upper end, in the unit of the estimate.
 
         Raises
         ------
@@ -45,36 +63,41 @@ class Combined:
 
 
 def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
-    """Combine one estimate per table, for tables drawn with ``sample(multiple=m)``.
+    """Combine estimates from several synthetic tables into one estimate with a variance.
+
+    For tables drawn with ``sample(multiple=m)``, and for means and shares from AIM or MST. Do not
+    use it for regression coefficients, which all tables shrink alike. The result is a function of
+    released tables.
 
     Parameters
     ----------
     estimates : array of float, shape (m,)
-        The estimate in each synthetic table, m at least 2.
+        The estimate in each synthetic table, for m of at least 2 tables.
     variances : array of float, shape (m,)
-        Its sampling variance in each table, computed as if the table were real, at least 0.
+        The sampling variance of the estimate in each table, computed as if the table were real, at
+        least 0. In the squared unit of the estimates.
 
     Returns
     -------
     Combined
-        Estimate ``q̄`` with variance ``T = (1 + 1/m) B − ū`` (never below ``B / m``) and ``(m −
-        1)(T / ((1 + 1/m) B))²`` degrees of freedom (at least one). ``B`` is the variance between
-        tables, and ``ū`` the mean variance within tables.
+        Estimate ``q̄`` with variance ``T = (1 + 1/m) B − ū`` (never below ``B / m``). It has
+        ``(m − 1)(T / ((1 + 1/m) B))²`` degrees of freedom (at least one). ``q̄`` is the mean of the
+        estimates, ``B`` is the variance between tables, and ``ū`` the mean variance within tables.
 
     Raises
     ------
     ParameterError
-        If the arrays are not finite numbers, one pair for each of at least two tables.
+        If the arrays are not finite numbers, one pair for each of at least two tables, or a
+        variance is negative.
 
     Notes
     -----
-    For means and shares of tables from AIM or MST, not for regression coefficients, which all
-    tables shrink alike. This is the rule of Raghunathan, Reiter and Rubin (2003) for fully
-    synthetic data. It requires tables whose models vary as the released model does around the
-    truth. ``multiple=m`` draws from varied models in this way. It does not cover bias (of marginals
-    that were never measured, of values missing not at random), nor the randomness of which
-    marginals were selected. Models are regularised, so these tables vary a little less than tables
-    of new fits. ``bench/aim_coverage.py`` measures the remaining error.
+    This is the rule of Raghunathan, Reiter and Rubin (2003) for fully synthetic data. It requires
+    tables whose models vary as the released model does around the truth. ``multiple=m`` draws from
+    varied models in this way. It does not cover bias (of marginals that were never measured, of
+    values missing not at random), nor the randomness of which marginals were selected. Models are
+    regularised, so these tables vary a little less than tables of new fits.
+    ``bench/aim_coverage.py`` measures the remaining error.
 
     Examples
     --------

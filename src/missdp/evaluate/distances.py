@@ -57,16 +57,21 @@ class _ByClique(Record, abstract=True):
 
 @dataclass(frozen=True)
 class MarginalDistance(_ByClique):
-    """Distances of the k-way marginals of two tables. Private: made from the truth without noise.
+    """Distances between the k-way marginals of a true table and a synthetic table.
+
+    A k-way marginal is the table of counts over k attributes. The distance is the total variation
+    distance in [0, 1]: 0 for equal shares of all cells, 1 for tables without a common cell.
+    `marginal_distance` returns it. **Private**: computed from the truth without noise.
 
     Parameters
     ----------
     k : int
         Number of attributes per marginal.
     per_marginal : dict of tuple of str to float
-        Total variation distance in [0, 1] for every k-subset of the attributes.
+        Total variation distance in [0, 1] for every set of k attributes, by attribute names.
     rows : int, optional
-        Number of rows of the shorter table, which decides how many digits are printed.
+        Number of rows of the shorter table, which decides how many digits are printed. None prints
+        four.
 
     Examples
     --------
@@ -88,16 +93,22 @@ class MarginalDistance(_ByClique):
 
     @property
     def mean(self) -> float:
-        """Mean over all marginals."""
+        """Mean total variation distance over all marginals of the two tables, in [0, 1].
+
+        Private.
+        """
         return float(np.mean(list(self.per_marginal.values())))
 
     @property
     def max(self) -> float:
-        """Largest distance of any marginal."""
+        """Largest total variation distance of any marginal of the two tables, in [0, 1].
+
+        Private.
+        """
         return max(self.per_marginal.values())
 
     def worst(self, count: int = 5) -> dict[tuple[str, ...], float]:
-        """Return the marginals that are furthest off, worst first.
+        """Return the marginals in which the synthetic table is farthest from the true table.
 
         Parameters
         ----------
@@ -107,7 +118,7 @@ class MarginalDistance(_ByClique):
         Returns
         -------
         dict of tuple of str to float
-            Distances by names of attributes.
+            Total variation distances in [0, 1] by attribute names, largest distance first. Private.
         """
         ranked = sorted(self.per_marginal.items(), key=lambda item: -item[1])
         return dict(ranked[:count])
@@ -133,43 +144,52 @@ def marginal_distance(
     missing: MissingAs = "unobserved",
     progress: Progress | bool | None = None,
 ) -> MarginalDistance:
-    """Compare all k-way marginals of two tables: ½·Σ|p − q| for every k-subset of attributes.
+    """Compare all k-way marginals of a true table and a synthetic table.
 
-    Curator only: the result is exact, not private. Do not publish it without a mechanism.
+    A k-way marginal is the table of counts over k attributes. The distance of shares p and q of
+    cells is the total variation distance ½·Σ|p − q|. Curator only: the result is exact, not
+    private. Do not publish it without a mechanism (noise that is charged to a budget).
 
     Parameters
     ----------
-    truth, synthetic : Table, or any table or file that Table.read takes
-        Frames need ``schema``, or a Table on the other side.
+    truth : Table, or any table or file that Table.read takes
+        The private table. A frame or a file needs ``schema``, or a Table on the other side.
+    synthetic : Table, or any table or file that Table.read takes
+        The synthetic table, with the attributes of the private table.
     k : int, default 2
-        Attributes per marginal, from 1 to the number of attributes.
+        Number of attributes per marginal, from 1 to the number of attributes.
     schema : Schema, optional
-        The declared domain.
+        The declared domain of both tables. By default the schema of the first Table. Needed if
+        neither is a Table.
     bins : int, optional
         Rebin numeric attributes to this many bins of equal width, finer than the declared bins
         (attributes with more bins keep them). Both tables must then hold values, not only bins. The
         default compares the declared bins.
     missing : {"unobserved", "level"}, default "unobserved"
-        With "unobserved", a marginal counts the rows that are observed on all of its attributes,
-        and each table has its own total. With "level", all rows count, with missing of all kinds as
-        one more level. "Not applicable" is a level in both cases.
+        With ``"unobserved"``, a marginal counts the rows that are observed on all of its
+        attributes, and each table has its own total. With ``"level"``, all rows count, with missing
+        of all kinds as one more level. "Not applicable" is a level in both cases.
     progress : callable or bool, optional
-        Called with the name of a stage and the share that is done. True shows a bar.
+        Called with the name of a stage and the share that is done, in [0, 1]. True shows a bar.
 
     Returns
     -------
     MarginalDistance
-        A table without rows to count is at distance 1 from a table with rows.
+        A distance in [0, 1] for each set of k attributes. A table without rows to count is at
+        distance 1 from a table with rows. Private.
 
     Raises
     ------
     ParameterError
-        If ``k``, ``bins`` or ``missing`` has no valid value.
+        If ``k``, ``bins`` or ``missing`` has no valid value, or no table states a schema.
+    DataError, SchemaError
+        If a table cannot be read under the schema, or the tables have different attributes or
+        domains.
 
     Notes
     -----
-    Distances on different bins do not compare: decoding to bin centres alone costs 0.2 on 16
-    finer bins of Adult.
+    Distances on different bins do not compare: decoding to bin centres alone costs 0.2 on 16 finer
+    bins of Adult.
 
     Examples
     --------
@@ -277,17 +297,19 @@ def total_variation(one: NDArray[np.int64], two: NDArray[np.int64]) -> float:
 
 
 def missing_mask(table: Table) -> NDArray[np.bool_]:
-    """Return True for missing cells of all kinds. "Not applicable" is not missing.
+    """Return the mask of a table: an array that is True where a cell is missing.
+
+    All kinds of missing count. "Not applicable" is not missing.
 
     Parameters
     ----------
     table : Table
-        A true or a synthetic table.
+        A true or a synthetic table with n rows and d attributes.
 
     Returns
     -------
-    array of bool, shape (n, d)
-        Columns in schema order. Private, like the cells themselves.
+    ndarray of bool, shape (n, d)
+        Rows in the order of the table, columns in schema order. Private if the table is private.
 
     Examples
     --------
@@ -300,7 +322,10 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
 
 
 def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
-    """Count the rows of every pattern of missing attributes. Curator only: exact private counts.
+    """Count the rows of a table by the set of attributes that are missing in a row.
+
+    All kinds of missing count. "Not applicable" is not missing. Curator only: the counts are exact,
+    and private if the table is private.
 
     Parameters
     ----------
@@ -310,7 +335,8 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
     Returns
     -------
     dict of tuple of str to int
-        Names of the missing attributes (empty: a complete row), most frequent pattern first.
+        Number of rows by the names of the missing attributes, most frequent set first. The empty
+        tuple stands for complete rows. Sets without rows are left out.
 
     Examples
     --------
@@ -327,21 +353,26 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
 
 @dataclass(frozen=True)
 class MissingFidelity(_ByClique):
-    """Missingness of two tables side by side. Private: made from the truth without noise.
+    """Comparison of the missing cells of a true table and a synthetic table.
+
+    `missing_fidelity` returns it. **Private**: computed from the truth without noise. A mask
+    pattern is the set of attributes that are missing in a row.
 
     Parameters
     ----------
     truth_rates, synthetic_rates : dict of str to float
-        Share of missing cells per attribute (0 for a table without rows).
+        Share of missing cells of each attribute, in [0, 1] (0 for a table without rows).
     pairs : dict of tuple of str to float
-        Per pair of attributes, the total variation distance of its four mask patterns.
+        For each pair of attributes, the total variation distance in [0, 1] of its four mask
+        patterns. These are: both missing, only the first, only the second, none.
     patterns : float
-        Total variation distance of the whole-row patterns.
+        Total variation distance in [0, 1] of the mask patterns of all attributes together.
     rows : int, optional
-        Number of rows of the shorter table, which decides how many digits are printed.
+        Number of rows of the shorter table, which decides how many digits are printed. None prints
+        four.
     together : dict of str to tuple of float
         Shares of rows, true and synthetic, in which both of two attributes are missing, for the
-        five pairs with the largest differences.
+        five pairs with the largest differences. Keys are texts such as ``"a × b"``.
 
     Examples
     --------
@@ -367,27 +398,46 @@ class MissingFidelity(_ByClique):
 
     @property
     def rate_differences(self) -> dict[str, float]:
-        """Synthetic minus true missing rate, per attribute."""
+        """Synthetic minus true share of missing cells of each attribute, in [-1, 1].
+
+        A dict by attribute name. Private.
+        """
         return {a: self.synthetic_rates[a] - rate for a, rate in self.truth_rates.items()}
 
     @property
     def mean_rate_difference(self) -> float:
-        """Mean absolute difference of the missing rates."""
+        """Mean absolute difference of the shares of missing cells over all attributes.
+
+        In [0, 1]. Private.
+        """
         return float(np.mean(np.abs(list(self.rate_differences.values()))))
 
     @property
     def max_rate_difference(self) -> float:
-        """Largest absolute difference of the missing rates."""
+        """Largest absolute difference of the shares of missing cells of an attribute.
+
+        In [0, 1]. Private.
+        """
         return float(np.max(np.abs(list(self.rate_differences.values()))))
 
     @property
     def mean_pair_distance(self) -> float:
-        """Mean distance of the pairwise mask patterns (0 if there is one attribute)."""
+        """Mean distance of the joint missingness of two attributes, over all pairs of attributes.
+
+        In [0, 1]. It is the mean total variation distance of their four mask patterns. 0 if there
+        is one attribute. Private.
+        """
         return float(np.mean(list(self.pairs.values()))) if self.pairs else 0.0
 
     @property
     def verdict(self) -> str:
-        """The pair of attributes whose joint missingness differs by more than chance, in words."""
+        """Sentence on two attributes that are missing together too often or too rarely.
+
+        It compares synthetic rows with true rows. It names the first pair of ``together`` whose
+        shares differ by more than 2 percentage points. The difference must also exceed four
+        standard deviations of two samples. The text is empty if no pair differs that much, or if no
+        synthetic cell is missing. Private.
+        """
         compared = self.together.items() if any(self.synthetic_rates.values()) else ()
         for names, (true, made) in compared:
             mean = (true + made) / 2
@@ -423,22 +473,35 @@ class MissingFidelity(_ByClique):
 def missing_fidelity(
     truth: Any, synthetic: Any, *, schema: Schema | None = None
 ) -> MissingFidelity:
-    """Compare the missing cells of two tables.
+    """Compare the missing cells of a true table and a synthetic table.
 
-    Curator only: the result is exact, not private. Do not publish it without a mechanism.
+    It compares the shares of missing cells, and the sets of attributes that are missing together.
+    Curator only: the result is exact, not private. Do not publish it without a mechanism (noise
+    that is charged to a budget).
 
     Parameters
     ----------
-    truth, synthetic : Table, or any table or file that Table.read takes
-        The private table, and a synthetic table with missing cells. A cell that is not applicable
-        is not missing.
+    truth : Table, or any table or file that Table.read takes
+        The private table. A frame or a file needs ``schema``, or a Table on the other side.
+    synthetic : Table, or any table or file that Table.read takes
+        The synthetic table, with the attributes of the private table. It should have kept its
+        missing cells. A cell that is not applicable is not missing.
     schema : Schema, optional
-        The declared domain. Needed if neither is a Table.
+        The declared domain of both tables. By default the schema of the first Table. Needed if
+        neither is a Table.
 
     Returns
     -------
     MissingFidelity
-        Private figures.
+        Shares and total variation distances in [0, 1]. Private.
+
+    Raises
+    ------
+    ParameterError
+        If no table states a schema.
+    DataError, SchemaError
+        If a table cannot be read under the schema, or the tables have different attributes or
+        domains.
 
     Examples
     --------
@@ -505,15 +568,20 @@ Shares: TypeAlias = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class MissingnessByKind(Record):
-    """Kinds of missing of two tables side by side. Private: made from the truth without noise.
+    """Comparison of the kinds of missing cells of a true table and a synthetic table.
+
+    A cell without a value has a kind: not applicable, refused, unknown, not asked or missing.
+    `missingness_by_kind` returns the comparison. **Private**: computed from the truth without
+    noise.
 
     Parameters
     ----------
     truth_shares, synthetic_shares : dict of str to dict of str to float
-        Per attribute and kind, the share of its cells that are of this kind (0 for a table without
-        rows).
+        By attribute and kind, the share of the attribute's cells that are of this kind. In [0, 1],
+        and 0 for a table without rows.
     rows : int, optional
-        Number of rows of the shorter table, which decides how many digits are printed.
+        Number of rows of the shorter table, which decides how many digits are printed. None prints
+        four.
 
     Examples
     --------
@@ -533,7 +601,10 @@ class MissingnessByKind(Record):
 
     @property
     def differences(self) -> dict[tuple[str, str], float]:
-        """Synthetic minus true share, per attribute and kind."""
+        """Synthetic minus true share of the cells of each attribute and kind of missing.
+
+        In [-1, 1]. A dict by (attribute name, kind). Private.
+        """
         return {
             (name, kind): self.synthetic_shares[name][kind] - share
             for name, shares in self.truth_shares.items()
@@ -542,12 +613,18 @@ class MissingnessByKind(Record):
 
     @property
     def mean_difference(self) -> float:
-        """Mean absolute difference of the shares (0 if no cell may be without a value)."""
+        """Mean absolute difference of the shares of cells over all attributes and kinds of missing.
+
+        In [0, 1]. 0 if no cell may be without a value. Private.
+        """
         return float(np.mean([abs(gap) for gap in self.differences.values()] or [0.0]))
 
     @property
     def max_difference(self) -> float:
-        """Largest absolute difference of the shares."""
+        """Largest absolute difference of the shares of cells of an attribute and kind of missing.
+
+        In [0, 1]. 0 if no cell may be without a value. Private.
+        """
         return max((abs(gap) for gap in self.differences.values()), default=0.0)
 
     def __str__(self) -> str:
@@ -567,23 +644,36 @@ class MissingnessByKind(Record):
 def missingness_by_kind(
     truth: Any, synthetic: Any, *, schema: Schema | None = None
 ) -> MissingnessByKind:
-    """Compare the shares of cells that are not applicable, refused, unknown, not asked or missing.
+    """Compare the kinds of missing cells of a true table and a synthetic table.
 
-    Curator only: the result is exact, not private. Do not publish it without a mechanism.
+    Kinds are not applicable, refused, unknown, not asked and missing. Curator only: the result is
+    exact, not private. Do not publish it without a mechanism (noise that is charged to a budget).
 
     Parameters
     ----------
-    truth, synthetic : Table, or any table or file that Table.read takes
-        The private table, and a synthetic one that kept its missing cells. If a file or frame has
-        nulls instead of codes, kinds other than plain missing are unknown, except "not applicable"
-        that follows from rules. Write codes with ``missing_as="codes"``.
+    truth : Table, or any table or file that Table.read takes
+        The private table. A frame or a file needs ``schema``, or a Table on the other side.
+    synthetic : Table, or any table or file that Table.read takes
+        The synthetic table, with the attributes of the private table. It should have kept its
+        missing cells. If a file or frame has nulls instead of codes, kinds other than plain missing
+        are unknown, except "not applicable" that follows from rules. Write codes with
+        ``missing_as="codes"``.
     schema : Schema, optional
-        The declared domain. Needed if neither is a Table.
+        The declared domain of both tables. By default the schema of the first Table. Needed if
+        neither is a Table.
 
     Returns
     -------
     MissingnessByKind
-        Private figures.
+        Shares of the cells in [0, 1], by attribute and kind. Private.
+
+    Raises
+    ------
+    ParameterError
+        If no table states a schema.
+    DataError, SchemaError
+        If a table cannot be read under the schema, or the tables have different attributes or
+        domains.
 
     Examples
     --------

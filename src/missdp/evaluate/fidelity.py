@@ -53,33 +53,42 @@ SCORES = {
 
 @dataclass(frozen=True)
 class Fidelity(Record):
-    """Fidelity of numbers and relations. Private: made from the truth without noise.
+    """Comparison of the numbers and column relations of a true and a synthetic table.
+
+    `fidelity` returns it. **Private**: computed from the truth without noise. A two-way table has
+    the counts of two columns. Its total variation distance is in [0, 1].
 
     Parameters
     ----------
     scores : dict of str to float
-        ``two_way_equal``: mean total variation distance of the two-way tables, numbers in ten equal
-        bins. ``two_way_deciles``: the mean with bins at the deciles of the truth.
-        ``two_way_worst``: the largest distance with these bins. ``ks``, ``ks_worst``:
-        Kolmogorov-Smirnov distance of the numeric columns. ``mean``, ``sd``, ``quantiles``:
-        differences in standard deviations of the truth, quantiles at 5, 25, 50, 75 and 95 %.
-        ``rank_corr``, ``corr``: mean absolute error of the correlations of numeric columns.
-        ``slope``: the preserved share of true rank correlations above .1. ``subgroup_means``:
-        differences of means by level of each other column, weighted by rows, in standard
-        deviations, where the truth has at least 100 rows.
+        Scores by name. 0 is best, except for ``slope``. Scores that do not apply to the columns are
+        left out.
+
+        * ``two_way_equal``: mean total variation distance of the two-way tables, numbers in ten
+          equal bins.
+        * ``two_way_deciles``, ``two_way_worst``: mean and largest distance with bins at the deciles
+          of the truth.
+        * ``ks``, ``ks_worst``: mean and largest Kolmogorov-Smirnov distance of the numeric columns,
+          in [0, 1].
+        * ``mean``, ``sd``, ``quantiles``: mean absolute differences in standard deviations of the
+          truth. Quantiles are at 5, 25, 50, 75 and 95 %.
+        * ``rank_corr``, ``corr``: mean absolute error of the rank and linear correlations of
+          numeric columns.
+        * ``slope``: the preserved share of true rank correlations above .1 (1 is best).
+        * ``subgroup_means``: differences of means by level of each other column, weighted by rows,
+          in standard deviations, where the truth has at least 100 rows.
     ks : dict of str to float
-        Per numeric column.
+        By numeric column, the Kolmogorov-Smirnov distance in [0, 1].
     truth, synthetic : dict of str to tuple of float
-        Per numeric column the mean, the standard deviation and the five quantiles (NaN if there is
-        no value).
+        By numeric column the mean, the standard deviation and the five quantiles, in the unit of
+        the column. NaN if there is no value.
     by_chance : float
         Expected ``two_way_deciles`` of two samples of the truth of these sizes, drawn with
         replacement.
     rows : int
         Number of rows of the shorter table.
-    without_values : tuple of str
-        Columns without a value in the truth. They are compared with nothing, and have no two-way
-        table.
+    without_values : tuple of str, default ()
+        Columns without a value in the truth. They are not compared, and have no two-way table.
     dates : dict of str to str
         Columns of dates, and the units since 1970 that their numbers count.
     """
@@ -97,7 +106,12 @@ class Fidelity(Record):
 
     @property
     def verdict(self) -> str:
-        """The distance of the tables in one line, beside the distance of two real samples."""
+        """Sentence that compares the distance of the two tables with the distance by chance.
+
+        The distance by chance is the distance of two samples of the true table. The distance is the
+        mean total variation distance of two-way tables, with numbers cut at deciles of the truth.
+        Private.
+        """
         far = self.scores["two_way_deciles"]
         ratio = far / self.by_chance if self.by_chance else math.inf * far
         so = "no further than by chance"
@@ -142,24 +156,38 @@ def _text(number: float, error: float, unit: Any) -> str:
 def fidelity(
     truth: Any, synthetic: Any, *, schema: Schema | None = None, max_rows: int = 200_000
 ) -> Fidelity:
-    """Compare the numbers of two tables, and the relations of their columns.
+    """Compare the numbers and the column relations of a true and a synthetic table.
 
-    Curator only: the result is exact, not private. Do not publish it without a mechanism.
+    It compares distributions, means and quantiles of numbers, two-way tables, correlations and
+    means of subgroups. Each distance is over the cells that have a value. "Not applicable" counts
+    as a level. Curator only: the result is exact, not private. Do not publish it without a
+    mechanism (noise that is charged to a budget).
 
     Parameters
     ----------
-    truth, synthetic : Table, or any table or file that Table.read takes
-        Frames need ``schema``, or a Table on the other side. Each distance is over the cells that
-        have a value. "Not applicable" counts as a level.
+    truth : Table, or any table or file that Table.read takes
+        The private table. A frame or a file needs ``schema``, or a Table on the other side.
+    synthetic : Table, or any table or file that Table.read takes
+        The synthetic table, with the attributes of the private table.
     schema : Schema, optional
-        The declared domain. Its bins make no difference.
+        The declared domain of both tables. By default the schema of the first Table. Needed if
+        neither is a Table. Its bins make no difference.
     max_rows : int, default 200000
-        A longer table is represented by a random sample of so many rows, always the same sample.
+        A longer table is represented by a random sample of this number of rows. The sample is
+        always the same.
 
     Returns
     -------
     Fidelity
-        Private figures.
+        Scores and summaries of columns. Private.
+
+    Raises
+    ------
+    ParameterError
+        If ``max_rows`` is not an integer of at least 1, or no table states a schema.
+    DataError, SchemaError
+        If a table cannot be read under the schema, or the tables have different attributes or
+        domains.
 
     Examples
     --------
@@ -378,16 +406,38 @@ def plot_columns(
     schema: Schema | None = None,
     max_rows: int = 200_000,
 ) -> None:
-    """Draw every column of two tables: distribution functions of numbers, shares of levels.
+    """Draw the distribution of every column of a true table and a synthetic table into a file.
 
-    Curator only: the picture is exact, not private. Do not publish it.
+    A number has the distribution function of both tables. Other columns have the shares of the 12
+    most frequent true levels. Curator only: the picture is exact, not private. Do not publish it.
 
     Parameters
     ----------
-    truth, synthetic, schema, max_rows
-        As for :func:`fidelity`.
+    truth : Table, or any table or file that Table.read takes
+        The private table. A frame or a file needs ``schema``, or a Table on the other side.
+    synthetic : Table, or any table or file that Table.read takes
+        The synthetic table, with the attributes of the private table.
     path : str or Path
-        File to write. The suffix decides the format (``.svg``, ``.png``, ``.pdf``).
+        File to write. The suffix decides the format (``.svg``, ``.png``, ``.pdf``). An existing
+        file is replaced.
+    schema : Schema, optional
+        The declared domain of both tables. By default the schema of the first Table. Needed if
+        neither is a Table.
+    max_rows : int, default 200000
+        A longer table is represented by a random sample of this number of rows. The sample is
+        always the same.
+
+    Raises
+    ------
+    ParameterError
+        If the path has another suffix, or no table states a schema.
+    DataError, SchemaError
+        If a table cannot be read under the schema, or the tables have different attributes or
+        domains.
+    MissingDependencyError
+        If matplotlib is not installed.
+    OutputError
+        If the file cannot be written.
     """
     picture_format(path)
 

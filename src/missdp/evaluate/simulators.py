@@ -42,39 +42,44 @@ _SHARE = "a share in [0, 1), or one share per column"
 
 
 class MissingMechanism(Record, abstract=True):
-    """Mechanism that decides the missing cells of a complete table.
+    """Base class of mechanisms that remove cells of a complete table at random, for experiments.
 
-    Subclasses define the probability that each cell goes missing. With ``rates="expected"`` cells
-    are drawn independently given their probabilities. With ``rates="exact"`` each column has an
-    exact number of missing cells.
+    Use it to measure how a synthesizer treats missing values when the complete table is known.
+    Subclasses define ``_probabilities``, which returns the probability that each cell goes missing.
+    With ``rates="expected"`` cells are drawn independently given their probabilities. With
+    ``rates="exact"`` each column has an exact number of missing cells.
 
-    A cell that is not applicable never goes missing. Rates are shares of the other cells, and such
-    a cell weighs 0 as a driver. A cell that follows from the rest of its row by a rule of the
-    schema is not a missing cell, because every reader can compute it.
+    A cell that is not applicable never goes missing. Rates are shares of the other cells, and a
+    cell that is not applicable weighs 0 as a deciding value. A cell that follows from the rest of
+    its row by a rule of the schema is not missing, because every reader can compute it.
     """
 
     @property
     def row_independent(self) -> bool:
-        """Whether the missing cells of a row depend on that row alone.
+        """Whether the missing cells of a row depend on that row alone, and not on other rows.
 
         True only for mechanisms with declared parameters and independent draws (Mohapatra et al.
         2024, Theorem 5.2). Weights or intercepts that are fitted to the table couple the rows. So
-        do exact missing cell counts.
+        do exact numbers of missing cells.
         """
         return False
 
     def max_observation_rates(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed, over all rows of the domain.
+        """Return the largest probability that each attribute is observed, over all possible rows.
+
+        The probabilities bound the mechanism for every table. They become the condition of a
+        guarantee for the table before values went missing. This base method raises, and mechanisms
+        with independent rows override it.
 
         Parameters
         ----------
         schema : Schema
-            Public facts about the table.
+            Schema of the complete table. Public.
 
         Returns
         -------
         dict of str to float
-            A probability for each attribute.
+            A probability in [0, 1] for each attribute of the schema.
 
         Raises
         ------
@@ -88,26 +93,34 @@ class MissingMechanism(Record, abstract=True):
         )
 
     def assumption(self, schema: Schema) -> Condition:
-        """Return the condition of a guarantee for the ground truth of rows that lose values so.
+        """Return the condition on missing values of a guarantee for the complete table.
 
-        Cells go missing independently given their row. Each cell is observed with at most the
-        chance of `max_observation_rates`. Raises UnprovenError if no bound holds for all tables.
+        The condition states that cells go missing independently given their row. Each cell is
+        observed with at most the probability of `max_observation_rates`. The condition is stated
+        with the guarantee and not checked. Pass it to `Synthesizer.ground_truth_guarantee`.
 
+        Parameters
+        ----------
+        schema : Schema
+            Schema of the complete table. Public.
+
+        Returns
+        -------
+        Condition
+            The largest probabilities of being observed, by attribute.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound holds for all tables, because the mechanism couples the rows.
+
+        Examples
+        --------
         >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
         >>> itself = {"smoker": {"smoker": {"yes": 1.0}}}  # smokers answer less often
         >>> known = DeclaredMechanism(intercepts={"smoker": 0.0}, weights=itself)
         >>> known.assumption(schema)
         ObservedAtMost(observed=(('smoker', 0.5),))
-
-        Parameters
-        ----------
-        schema : Schema
-            Public facts about the table.
-
-        Returns
-        -------
-        Condition
-            The probabilities of `max_observation_rates`.
         """
         return ObservedAtMost(self.max_observation_rates(schema))
 
@@ -116,21 +129,30 @@ class MissingMechanism(Record, abstract=True):
         """Return each row's probability of a missing cell, for every column that may get one."""
 
     def probabilities(self, table: Table, *, random_state: RandomState) -> Probabilities:
-        """Return each row's probability of a missing cell, by column that may get one: private.
+        """Return the probability of a missing cell, for each row and column that may lose cells.
 
-        The same seed gives :meth:`apply` the same probabilities.
+        A seed gives :meth:`apply` the probabilities that it gives here. The result depends on the
+        rows and is private.
 
         Parameters
         ----------
         table : Table
-            A complete table. Private.
+            A complete table with n rows. Private.
         random_state : int, SeedSequence or Generator
             Seed.
 
         Returns
         -------
-        dict of str to ndarray, shape (n_rows,)
-            Private probabilities.
+        dict of str to ndarray of float, shape (n,)
+            Private probabilities in [0, 1], by column, in the order of the rows. 0 for cells that
+            are not applicable.
+
+        Raises
+        ------
+        DataError
+            If the table has missing cells already.
+        ParameterError, SchemaError
+            If a parameter does not fit the table.
         """
         return self._chances(table, np.random.default_rng(random_state))
 
@@ -145,27 +167,29 @@ class MissingMechanism(Record, abstract=True):
         return {name: np.where(table.mask(name), 0.0, p) for name, p in chances.items()}
 
     def apply(self, table: Table, *, random_state: RandomState) -> Table:
-        """Return the table with missing cells. Raise DataError if it has missing cells already.
+        """Remove cells of a complete table at random, and return the table with missing cells.
 
-        Its schema declares every column nullable that may have missing cells, and columns that
-        follow from one of these by a rule.
+        The new schema declares every column nullable that may have missing cells, and columns that
+        follow from a nullable column by a rule.
 
         Parameters
         ----------
         table : Table
             A complete table. Private.
         random_state : int, SeedSequence or Generator
-            Seed.
+            Seed of the draw.
 
         Returns
         -------
         Table
-            As private as the complete table.
+            A new table with the rows in the same order. As private as the complete table.
 
         Raises
         ------
         DataError
             If the table has missing cells already.
+        ParameterError, SchemaError
+            If a parameter does not fit the table.
         """
         rng = np.random.default_rng(random_state)
         chances = self._chances(table, rng)
@@ -174,21 +198,30 @@ class MissingMechanism(Record, abstract=True):
     def apply_blocks(
         self, tables: Iterable[Table], *, random_state: RandomState
     ) -> Iterator[Table]:
-        """Yield tables with missing cells, each as :meth:`apply` makes it if it is the whole.
+        """Remove cells at random from the blocks of a complete table, and yield the new blocks.
 
-        For mechanisms with independent rows the distribution is the same.
+        Each block is treated as a table of its own. For mechanisms with independent rows the
+        distribution of missing cells equals the distribution for one table. Other mechanisms are
+        fitted to each block, or have an exact number of missing cells in each block.
 
         Parameters
         ----------
         tables : iterable of Table
             Blocks of a complete table. Private.
         random_state : int, SeedSequence or Generator
-            Seed.
+            Seed of the draw.
 
         Yields
         ------
         Table
-            One for each block.
+            One table for each block, in order. As private as the complete table.
+
+        Raises
+        ------
+        DataError
+            If a block has missing cells already.
+        ParameterError, SchemaError
+            If a parameter does not fit the table.
         """
         rng = np.random.default_rng(random_state)
         for place, table in enumerate(tables):
@@ -202,17 +235,29 @@ class MissingMechanism(Record, abstract=True):
 
 @dataclass(frozen=True, kw_only=True)
 class MCAR(MissingMechanism):
-    """Cells go missing completely at random, independently across attributes.
+    """Mechanism that removes cells completely at random (MCAR), independently across attributes.
+
+    Every cell of a column goes missing with one probability, whatever the values are. With
+    ``rates="expected"`` the missing cells of a row depend on that row alone. The mechanism can then
+    carry a guarantee for the complete table.
 
     Parameters
     ----------
     rate : float or mapping of str to float
-        Share of missing cells, in [0, 1): the same for every column, or one per column.
+        Share of missing cells, in [0, 1): one number for every column, or one number per column.
     columns : tuple of str, optional
-        Columns that get missing cells (default: all). Not with a mapping.
+        Columns that get missing cells. By default all columns. Not with a mapping.
     rates : {"expected", "exact"}, default "expected"
-        ``"exact"`` puts exactly ``round(rate * n)`` missing cells into a column, which couples the
-        rows.
+        With ``"expected"``, ``rate`` is the probability of a missing cell. With ``"exact"``,
+        exactly ``round(rate * n)`` of the n applicable cells of a column go missing, which couples
+        the rows.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is not valid, or both a rate per column and ``columns`` are given.
+    DataError
+        Raised by ``apply``, if the table has missing cells already.
 
     Examples
     --------
@@ -234,21 +279,30 @@ class MCAR(MissingMechanism):
 
     @property
     def row_independent(self) -> bool:
-        """Whether a row's missing cells depend on that row alone: not with exact counts."""
+        """Whether the missing cells of a row depend on that row alone, and not on other rows.
+
+        True with ``rates="expected"``. False with ``rates="exact"``, because exact numbers of
+        missing cells couple the rows.
+        """
         return self.rates == "expected"
 
     def missing_rates(self, schema: Schema) -> dict[str, float]:
-        """Return the rate of every column that gets missing cells.
+        """Return the declared share of missing cells of every column that gets missing cells.
 
         Parameters
         ----------
         schema : Schema
-            Public facts about the table.
+            Schema of the complete table. Public.
 
         Returns
         -------
         dict of str to float
-            Rates in [0, 1).
+            Shares in [0, 1) by column. Columns that stay complete are left out. Public.
+
+        Raises
+        ------
+        ParameterError, SchemaError
+            If a named column is repeated or is not in the schema, or no column is named.
         """
         if isinstance(self.rate, Mapping):
             return {name: float(self.rate[name]) for name in _check_names(schema, self.rate)}
@@ -256,25 +310,26 @@ class MCAR(MissingMechanism):
         return dict.fromkeys(_check_names(schema, names), float(self.rate))
 
     def max_observation_rates(self, schema: Schema) -> dict[str, float]:
-        """Return each attribute's probability of being observed. Raise if counts are exact.
-
-        It is 1 for attributes that may be not applicable, or follow from others, because missing
-        cells do not hide them.
+        """Return the probability that each attribute is observed: 1 less its declared rate.
 
         Parameters
         ----------
         schema : Schema
-            Public facts about the table.
+            Schema of the complete table. Public.
 
         Returns
         -------
         dict of str to float
-            Probabilities in (0, 1].
+            A probability in [0, 1] for each attribute of the schema. It is 1 for attributes that
+            may be not applicable, or follow from others by a rule, because missing cells do not
+            hide them.
 
         Raises
         ------
         UnprovenError
-            If counts are exact.
+            If numbers of missing cells are exact.
+        ParameterError, SchemaError
+            If a named column is repeated or is not in the schema, or no column is named.
         """
         if not self.row_independent:
             raise UnprovenError("exact missing counts couple the rows. Use rates='expected'")
@@ -289,21 +344,30 @@ class MCAR(MissingMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredMechanism(MissingMechanism):
-    """Each cell goes missing with a declared logistic probability of its own row.
+    """Mechanism that removes each cell with a declared probability, which depends on its own row.
 
+    The probability is logistic:
     ``P(column is missing | row) = 1 / (1 + exp(-(intercept + sum of weights)))``. Nothing is fitted
-    to the table, so rows go missing independently of each other: with :class:`MCAR` the only
-    mechanisms that carry the condition ``RowIndependentMissingness``.
+    to the table, so rows lose cells independently of each other. Only this mechanism and
+    :class:`MCAR` can carry a guarantee for the complete table: see `assumption`.
 
     Parameters
     ----------
     intercepts : mapping of str to float
-        One per column that gets missing cells: the logit of a row whose weights add up to 0.
+        For each column that gets missing cells, the log odds of missing for a row whose weights add
+        up to 0.
     weights : mapping of str to mapping, optional
-        Per column that gets missing cells, the weights of its drivers (its own name is allowed:
-        self-masking). A number is the slope of an ordinal or numeric driver whose levels or bins
-        are placed evenly on [-1, 1]. A mapping gives a weight per level of a categorical or ordinal
-        driver. Other levels weigh 0.
+        For each column that gets missing cells, the weights of its drivers: the columns that
+        decide. A column may drive itself. A number is the slope of an ordinal or numeric driver
+        whose levels or bins are placed evenly on [-1, 1]. A mapping gives a weight per level of a
+        categorical or ordinal driver. Other levels weigh 0.
+
+    Raises
+    ------
+    ParameterError
+        If no intercept is given, or a column has weights without an intercept.
+    DataError
+        Raised by ``apply``, if the table has missing cells already.
 
     Examples
     --------
@@ -331,13 +395,31 @@ class DeclaredMechanism(MissingMechanism):
 
     @property
     def row_independent(self) -> bool:
-        """Whether a row's missing cells depend on that row alone: always."""
+        """Whether the missing cells of a row depend on that row alone, and not on other rows.
+
+        Always True for declared probabilities.
+        """
         return True
 
     def max_observation_rates(self, schema: Schema) -> dict[str, float]:
-        """Bound each attribute's probability of being observed, over all rows of the domain.
+        """Return the largest probability that each attribute is observed, over all possible rows.
 
-        It is 1 for attributes that may be not applicable, or follow from others.
+        Parameters
+        ----------
+        schema : Schema
+            Schema of the complete table. Public.
+
+        Returns
+        -------
+        dict of str to float
+            A probability in [0, 1] for each attribute of the schema. It is 1 for attributes that
+            may be not applicable, or follow from others by a rule, because missing cells do not
+            hide them.
+
+        Raises
+        ------
+        ParameterError, SchemaError
+            If a weight does not fit its attribute, or a named column is not in the schema.
         """
         from scipy.special import expit
 
@@ -404,18 +486,38 @@ class _Fitted(MissingMechanism, abstract=True):
 
 @dataclass(frozen=True, kw_only=True)
 class MAR(_Fitted):
-    """Missing at random: columns that are always observed drive the missing cells of the others.
+    """Mechanism that removes cells at random, given columns that stay observed (MAR).
+
+    MAR stands for missing at random. The logit (the log odds of missing) is a sum of scores of the
+    deciding values, with random weights (Muzellec et al. 2020). The deciding columns (drivers)
+    never lose cells. The mechanism is fitted to the table: its weights and intercepts depend on
+    other rows. So it has no guarantee for the table before values went missing, and is for
+    experiments only.
 
     Parameters
     ----------
     rate : float
         Share of missing cells in each column that gets missing cells, in [0, 1).
-    drivers : tuple of str, optional
-        Columns that stay observed (default: half of them, drawn at random).
     strength : float, default 1.0
-        Standard deviation of the logits in the table.
+        Standard deviation of the logits of missing in the table, above 0. Larger values make
+        missingness depend more on the deciding values.
     rates : {"expected", "exact"}, default "expected"
-        Whether the rate is the expected share, or the exact share of missing cells in each column.
+        With ``"expected"``, ``rate`` is the mean probability of a missing cell in each column. With
+        ``"exact"``, it is the share of missing cells in each column, rounded to a whole number of
+        cells.
+    drivers : tuple of str, optional
+        Columns that stay observed. By default half of the columns, drawn at random.
+
+    Raises
+    ------
+    ParameterError, SchemaError
+        If a parameter is not valid, or the table lacks a named column.
+    DataError
+        Raised by ``apply``, if the table has missing cells already.
+
+    References
+    ----------
+    Muzellec, Josse, Boyer, Cuturi (2020), "Missing data imputation using optimal transport", ICML.
 
     Examples
     --------
@@ -434,20 +536,42 @@ class MAR(_Fitted):
 
 @dataclass(frozen=True, kw_only=True)
 class MNAR(_Fitted):
-    """Missing not at random: the deciding values may be missing themselves.
+    """Mechanism that removes cells depending on values that may be missing themselves (MNAR).
+
+    MNAR stands for missing not at random. The logit (the log odds of missing) is a sum of scores of
+    the deciding values, with random weights (Muzellec et al. 2020). The mechanism is fitted to the
+    table: its weights and intercepts depend on other rows. So it has no guarantee for the table
+    before values went missing, and is for experiments only.
 
     Parameters
     ----------
     rate : float
         Share of missing cells in every column, in [0, 1).
+    strength : float, default 1.0
+        Standard deviation of the logits of missing in the table, above 0. Larger values make
+        missingness depend more on the deciding values.
+    rates : {"expected", "exact"}, default "expected"
+        With ``"expected"``, ``rate`` is the mean probability of a missing cell in each column. With
+        ``"exact"``, it is the share of missing cells in each column, rounded to a whole number of
+        cells.
     model : {"hidden-drivers", "all-columns"}, default "hidden-drivers"
-        ``"hidden-drivers"``: half of the columns drive the missing cells of the others, and lose
-        cells completely at random themselves (Mohapatra et al. 2024). ``"all-columns"``: every
-        column's missing cells depend on the whole row, its own value included.
+        With ``"hidden-drivers"``, half of the columns drive the missing cells of the others, and
+        lose cells completely at random themselves (Mohapatra et al. 2024). With ``"all-columns"``,
+        the missing cells of every column depend on the complete row, its own value included.
     drivers : tuple of str, optional
-        The driving columns (default: half of them, drawn at random). Not with ``"all-columns"``.
-    strength, rates
-        As in :class:`MAR`.
+        The driving columns. By default half of the columns, drawn at random. Not with
+        ``"all-columns"``.
+
+    Raises
+    ------
+    ParameterError, SchemaError
+        If a parameter is not valid, or the table lacks a named column.
+    DataError
+        Raised by ``apply``, if the table has missing cells already.
+
+    References
+    ----------
+    Muzellec, Josse, Boyer, Cuturi (2020), "Missing data imputation using optimal transport", ICML.
 
     Examples
     --------
@@ -475,16 +599,37 @@ class MNAR(_Fitted):
 
 @dataclass(frozen=True, kw_only=True)
 class SelfMasking(_Fitted):
-    """Missing not at random: whether a cell is missing depends on its own value alone.
+    """Mechanism that removes a cell with a probability that depends on its own value alone.
+
+    It is a case of MNAR (missing not at random). The logit (the log odds of missing) is a sum of
+    scores of the deciding values, with random weights (Muzellec et al. 2020). The mechanism is
+    fitted to the table: its weights and intercepts depend on other rows. So it has no guarantee for
+    the table before values went missing, and is for experiments only.
 
     Parameters
     ----------
     rate : float
         Share of missing cells in each column that gets missing cells, in [0, 1).
+    strength : float, default 1.0
+        Standard deviation of the logits of missing in the table, above 0. Larger values make
+        missingness depend more on the deciding values.
+    rates : {"expected", "exact"}, default "expected"
+        With ``"expected"``, ``rate`` is the mean probability of a missing cell in each column. With
+        ``"exact"``, it is the share of missing cells in each column, rounded to a whole number of
+        cells.
     columns : tuple of str, optional
-        Columns that get missing cells (default: all).
-    strength, rates
-        As in :class:`MAR`.
+        Columns that get missing cells. By default all columns.
+
+    Raises
+    ------
+    ParameterError, SchemaError
+        If a parameter is not valid, or the table lacks a named column.
+    DataError
+        Raised by ``apply``, if the table has missing cells already.
+
+    References
+    ----------
+    Muzellec, Josse, Boyer, Cuturi (2020), "Missing data imputation using optimal transport", ICML.
 
     Examples
     --------

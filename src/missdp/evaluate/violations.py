@@ -16,16 +16,20 @@ from missdp.table.follow import cells_by_name
 
 @dataclass(frozen=True)
 class RuleViolations(Record):
-    """Numbers of rows of a table that violate public rules. Private, unless the table is synthetic.
+    """Numbers of rows of a table that violate the public rules of its schema.
+
+    `rule_violations` returns it. Counts are exact. They are **private** unless the table is
+    synthetic.
 
     Parameters
     ----------
     rows : int
         Number of rows of the table.
     broken_rows : int
-        Rows that surely break at least one rule.
+        Number of rows that certainly violate at least one rule.
     broken : dict of str to int
-        For each rule, in words, the number of rows that surely break it.
+        By the text of each rule, the number of rows that certainly violate it. Missing cells may
+        leave the violation open, and the row is then not counted.
 
     Examples
     --------
@@ -46,12 +50,18 @@ class RuleViolations(Record):
 
     @property
     def share(self) -> float:
-        """Share of the rows that break at least one rule (0 for a table without rows)."""
+        """Share of the rows that certainly violate at least one rule, in [0, 1].
+
+        0 for a table without rows. Private unless the table is synthetic.
+        """
         return self.broken_rows / max(self.rows, 1)
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of the rows that break each rule."""
+        """Share of the rows that certainly violate each rule, in [0, 1], by the text of the rule.
+
+        0 for a table without rows. Private unless the table is synthetic.
+        """
         return {text: count / max(self.rows, 1) for text, count in self.broken.items()}
 
     def __str__(self) -> str:
@@ -62,24 +72,32 @@ class RuleViolations(Record):
 
 
 def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolations:
-    """Count the rows that surely break each rule of a schema.
+    """Count the rows of a table that certainly violate each rule of a schema.
 
-    Frames and files are read without applying the rules, so that nothing is mended first. A row
-    whose missing cells leave open whether it breaks a rule is not counted. Curator only, if the
-    table is private: the result is exact. Do not publish it without a mechanism.
+    Rules are public facts such as ``start <= end``. Frames and files are read without applying the
+    rules, so no cell is corrected first. A row whose missing cells leave the violation open is not
+    counted. If the table is private, it is for the curator only: the result is exact. Do not
+    publish it without a mechanism.
 
     Parameters
     ----------
     data : Table, or any table or file that Table.read takes
-        A true table, or a synthetic one. A Table is used as it is. :meth:`~missdp.Table.read` has
-        applied the rules of its schema.
+        A true or a synthetic table. A `Table` is used unchanged. :meth:`~missdp.Table.read` has
+        already applied the rules of its schema.
     schema : Schema, optional
-        The schema with the rules. By default the schema of the Table.
+        The schema with the rules. By default the schema of the `Table`.
 
     Returns
     -------
     RuleViolations
-        Exact numbers of rows.
+        Exact numbers of rows, by the text of the rule, in the order of the schema.
+
+    Raises
+    ------
+    ParameterError
+        If ``schema`` is missing and ``data`` is not a `Table`.
+    DataError, SchemaError
+        If the table cannot be read under the schema.
 
     Examples
     --------

@@ -55,18 +55,33 @@ _SWEEPS, _MIN_EFFECTIVE = 6, 0.1
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class NoisyMarginals(Record):
-    """Released marginals on merged levels, and the noise of their counts.
+    """Released noisy marginals (tables of counts), on merged groups of levels.
 
-    * ``levels``: Groups of merged levels of each attribute.
-    * ``one_way``: Share of the rows at each group of levels and, if the attribute may be missing,
-      of missing cells.
-    * ``std``: Standard deviation of each count of a one-way marginal, before levels were merged.
-    * ``rows``: Number of counted rows, at least 1.
-    * ``numbers``: Flags of attributes with a level for each number. Merged levels have no order.
-    * ``observed_only``: Whether larger marginals count only the rows observed on them. Otherwise
-      the last level of an attribute that may be missing is "missing".
-    * ``counts``, ``stds``: Larger marginals, and the standard deviation of each of their cells.
-    * ``masks``, ``masks_std``: Noisy counts of rows by the masks of two attributes.
+    AIM and MST keep them as ``tables_``. Attributes are named by their positions in ``modelled_``.
+    All values are released.
+
+    Parameters
+    ----------
+    levels : tuple of Levels
+        Groups of merged levels of each attribute.
+    one_way : tuple of ndarray of float
+        For each attribute, the share of the rows at each group of levels. The last entry is the
+        share of missing cells, if the attribute may be missing.
+    std : float
+        Standard deviation of each count of a one-way marginal, in rows, before levels were merged.
+    rows : float
+        Released number of counted rows, at least 1.
+    numbers : tuple of bool
+        Whether an attribute has a level for each number. Merged levels have no order.
+    observed_only : bool, default False
+        Whether larger marginals count only the rows observed on them. Otherwise the last level of
+        an attribute that may be missing is "missing".
+    counts, stds : dict by tuple of int, default {}
+        Noisy counts of larger marginals in rows, and the standard deviation of each of their cells
+        in rows.
+    masks, masks_std : dict by pair of int, and float
+        Noisy counts of rows by the masks (indicators of missing cells) of two attributes, and the
+        standard deviation of each count in rows.
     """
 
     levels: tuple[Levels, ...]

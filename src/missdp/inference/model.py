@@ -27,10 +27,14 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True, eq=False)
 class Levels(Record):
-    """Groups of the levels of one attribute.
+    """Released groups of the levels of one attribute, in which rare levels are merged.
 
-    * ``groups`` (shape (size,)): Group of each level, ``0..n_groups - 1``.
-    * ``shares`` (shape (size,)): Share of each level in its group, with the sum one in each group.
+    Parameters
+    ----------
+    groups : ndarray of int64, shape (size,)
+        Group of each level, from 0 to the number of groups less 1.
+    shares : ndarray of float, shape (size,)
+        Share of each level in its group. Shares sum to 1 in each group.
     """
 
     groups: Ints

@@ -16,13 +16,25 @@ from missdp.types import Clique, Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class PairModel(Record):
-    """A distribution of complete rows in which all pairs hold, and of missing cells. All released.
+    """Released model of rows and missing cells, as AllPairs, AIM, MST and Kamino fit it.
 
-    * ``levels``: Groups of the levels of each attribute.
-    * ``row_model``: Draws rows, on groups of levels.
-    * ``tables``: Tables to which drawn rows are raked.
-    * ``masks``: Model of missing cells.
-    * ``n_rows``: Number of counted rows.
+    It describes complete rows by conditional distributions in which all pairs of attributes hold,
+    and missing cells by a distribution given the row. It is a function of released values, so
+    drawing rows has no privacy cost. ``model_`` of a fitted synthesizer returns it.
+
+    Parameters
+    ----------
+    levels : tuple of Levels
+        Groups of merged rare levels, one entry for each modelled attribute in schema order.
+    row_model : ConditionalModels
+        The conditional distributions that rows are drawn from, on groups of levels.
+    tables : dict of tuple of int to ndarray
+        Shares of the rows by positions of attributes. Drawn rows are adjusted to these tables
+        (raking).
+    masks : MissingnessModel
+        The distribution of missing cells, given a complete row.
+    n_rows : float
+        Released number of counted rows.
     """
 
     levels: tuple[Levels, ...]
@@ -32,13 +44,46 @@ class PairModel(Record):
     n_rows: float
 
     def complete(self, n: int, rng: np.random.Generator, *, draws: Draws = "even") -> Ints:
-        """Draw ``n`` complete rows on groups of levels."""
+        """Draw complete synthetic rows from the released model, as groups of levels.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Draws the rows.
+        draws : {"even", "independent"}, default "even"
+            With ``"even"``, counts of drawn rows vary less than counts of independent rows.
+
+        Returns
+        -------
+        ndarray of int64, shape (n, d)
+            Group of levels of each row and attribute, with attributes in schema order. Released.
+        """
         return raked_rows(self.row_model.sample, self.tables, n, rng, draws=draws)
 
     def sample(
         self, n: int, rng: np.random.Generator, *, keep_missing: bool, draws: Draws = "even"
     ) -> list[Ints]:
-        """Draw ``n`` rows as one array of codes per attribute, with ``size`` for missing cells."""
+        """Draw synthetic rows, with or without missing cells, from the released model.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Draws the rows.
+        keep_missing : bool
+            Whether cells may be missing. If False, rows are complete.
+        draws : {"even", "independent"}, default "even"
+            With ``"even"``, counts of drawn rows vary less than counts of independent rows.
+
+        Returns
+        -------
+        list of ndarray of int64, shape (n,)
+            Codes of the rows, one array for each attribute in schema order. The code of a missing
+            cell is the number of levels. Released.
+        """
         rows = self.complete(n, rng, draws=draws)
         missing = self.masks.draw(rows, rng) if keep_missing else np.zeros(rows.shape, dtype=bool)
         return split_rows(self.levels, rows, missing, rng)

@@ -115,7 +115,10 @@ def selection_plan(request: Request[AIM]) -> SelectionPlan:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AIM(Synthesizer):
-    """Synthetic tables from adaptively selected marginals (McKenna et al. 2022).
+    """Synthesizer that selects the marginals it measures adaptively (McKenna et al. 2022).
+
+    A marginal is a table of counts over a few attributes. Use AIM if only some marginals matter,
+    for more than 40 attributes, or for pure differential privacy.
 
     All one-way marginals are measured first. In each round, the exponential mechanism selects the
     marginal of the workload that a model of complete rows describes worst. Gaussian noise releases
@@ -123,11 +126,93 @@ class AIM(Synthesizer):
     Gaussian DP. It is accounted in zCDP if epsilon is large, and in pure epsilon if delta is 0.
     Adjacency is add-remove.
 
-    Rounds leave many pairs of attributes unmeasured. A quarter of the budget measures the pairs
-    that no selected marginal contains, if that pays. The workload must have at most 600 pairs, and
-    more than the rounds would measure. The mean count of a cell must be at least 3.5 standard
-    deviations of the noise, by the released number of rows. If attributes may be missing, the
-    factor is 10.5.
+    Parameters
+    ----------
+    epsilon : float
+        Privacy budget of the complete fit, from 1e-6 to 10,000. Two neighbouring tables differ by
+        one added or removed row (add-remove adjacency).
+    delta : float or None, default None
+        Delta of the complete fit, from 0 and below 1. 0 gives pure epsilon-DP. None is 1e-6, which
+        is meant for up to 10,000 rows. For a declared number n of rows above 10,000, None is
+        ``1 / (100 n)``.
+    n_rows : "noisy" or int, default "noisy"
+        ``"noisy"`` estimates the private number of rows from released values. A small share of the
+        budget releases a noisy count if these values are not precise enough. An integer from 1 to
+        2**53 declares the number of rows public.
+    bins : {"private", "equal"}, default "private"
+        Bins of numeric attributes that declare none. ``"private"`` releases bins by a noisy tree of
+        counts, for three tenths of the budget together. ``"equal"`` makes ten bins of equal width
+        at no cost.
+    random_state : int or None, default None
+        None draws noise from the operating system's cryptographic source. A number is for tests:
+        the guarantee then states that the seed must be secret.
+    budget : Filter, Composition or None, default None
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released.
+    progress : callable, bool or None, default None
+        Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
+        private. True draws a bar in a terminal or notebook, and prints each stage elsewhere.
+    missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
+        Strategy for missing cells. ``"joint"`` counts every row in every marginal, with "missing"
+        as one more level. It fits a model of complete rows, and a model of missing cells given the
+        row. ``"observed"`` (AIME, Mohapatra et al. 2024, who call it adaptive) counts each marginal
+        over the rows in which its attributes are observed. ``"complete-rows"`` drops rows with a
+        missing cell before anything else. ``"impute-first"`` fills missing cells privately first.
+        See Notes.
+    workload : int, iterable of tuple of str, or mapping of tuple of str to float, default 2
+        Marginals that should be accurate. An integer k from 1 to 4 means all marginals of k
+        attributes. Otherwise tuples of 1 to 4 attribute names, or weights from 1e-9 to 1e9 by such
+        tuples.
+    rounds : "auto" or int, default "auto"
+        Planned number of selections, from 1 to 10,000. ``"auto"`` is three per attribute (1.5 if
+        delta is 0) up to 100, and one per attribute above 100 attributes.
+    first_share : float from 0.0001 to 0.99, default 0.3
+        Share of the budget for the one-way marginals.
+    selection_share : float from 0.0001 to 0.99, default 0.1
+        Share of the cost of each round for its selection.
+    imputer : {"marginal", "random", "mean"}, default "marginal"
+        Rule by which ``missing="impute-first"`` fills missing cells. ``"marginal"`` draws from a
+        noisy one-way marginal. ``"mean"`` fills a numeric attribute with its noisy mean, and draws
+        others from the noisy marginal. ``"random"`` draws any public level at no cost.
+    imputer_share : float from 0.0001 to 0.99, default 0.1
+        Share of the budget for the marginals of the imputer.
+
+    Attributes
+    ----------
+    model_ : PairModel
+        The released model of rows and of missing cells.
+    tables_ : NoisyMarginals
+        The released noisy marginals, on groups of levels.
+    measured_ : tuple of tuple of str
+        The selected marginals, by attribute names.
+    guarantee_ : Guarantee
+        The guarantee of everything that the fit released, with its conditions.
+    n_rows_ : int
+        Released or declared number of rows, at least 1.
+    n_rows_std_ : float
+        Standard deviation of the noise of ``n_rows_``, in rows. 0 if the number was declared.
+
+    Raises
+    ------
+    ParameterError
+        Raised by ``fit`` before the charge, if a parameter has no valid value, or the workload has
+        too many marginals or cells.
+
+    Notes
+    -----
+    Missing values: observed tables are weighted by their chance of being observed. This corrects
+    for missingness whose logit is a sum of effects that were measured together with the missing
+    attribute. Effects of pairs of attributes need a workload with the three attributes together. An
+    example is a value that is missing if exactly one of two attributes is set. Values that decide
+    themselves whether they are missing are not corrected. Evidence of selective missingness is
+    weighed inside the fit, from released values. Without evidence the result of ``"joint"`` is
+    close to the result of ``"observed"``.
+
+    Reserve: rounds leave many pairs of attributes unmeasured. A quarter of the budget measures the
+    pairs that no selected marginal contains, if that pays. The workload must have at most 600
+    pairs, and more than the rounds would measure. The mean count of a cell must be at least 3.5
+    standard deviations of the noise, by the released number of rows. If attributes may be missing,
+    the factor is 10.5.
 
     The algorithm differs from the paper in four details. There are three rounds per attribute and
     not sixteen. A model of all measured marginals replaces Private-PGM, so no candidate is too
@@ -135,50 +220,10 @@ class AIM(Synthesizer):
     reserve is new. As in the paper, candidates are the marginals of the workload and all their
     subsets. Weights are the overlap with the workload.
 
-    Parameters
-    ----------
-    epsilon, delta, n_rows, bins, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`. delta may be 0, for pure epsilon-DP.
-    missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
-        ``"joint"`` counts every row in every marginal, with "missing" as one more level. It fits a
-        model of complete rows, and a model of missing cells given the row. Observed tables are
-        weighted by their chance of being observed. This corrects for missingness whose logit is a
-        sum of effects that were measured together with the missing attribute. Effects of pairs of
-        attributes need a workload with the three attributes together. An example is a value that is
-        missing if exactly one of two attributes is set. Values that decide themselves whether they
-        are missing are not corrected. Evidence of selective missingness is weighed inside the fit,
-        from released values. Without evidence the result is close to that of ``"observed"``.
-        ``"observed"`` (AIME, Mohapatra et al. 2024, who call it adaptive) counts each marginal over
-        the rows observed on it.
-        ``"complete-rows"`` drops incomplete rows.
-        ``"impute-first"`` fills missing cells privately before learning.
-    workload : int, names or weights, default 2
-        Marginals that should be accurate: all k-way marginals, tuples of names, or weights by
-        tuples of names.
-    rounds : "auto" or int, default "auto"
-        Planned number of selections. ``"auto"`` is three per attribute (1.5 if delta is 0) up to
-        100, and one per attribute above 100 attributes.
-    first_share : float from 0.0001 to 0.99, default 0.3
-        Share of the budget for the one-way marginals.
-    selection_share : float from 0.0001 to 0.99, default 0.1
-        Share of the cost of each round for its selection.
-    imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``, with ``imputer_share`` of the budget.
-
-    Attributes
-    ----------
-    model_ : PairModel
-        The released model.
-    tables_ : NoisyMarginals
-        The released marginals, on groups of levels.
-    measured_ : tuple of tuple of str
-        The marginals that were selected.
-    guarantee_, n_rows_, n_rows_std_
-        See :class:`~missdp.synth.base.Synthesizer`.
-
     References
     ----------
     McKenna, Mullins, Sheldon, Miklau (2022), "AIM", PVLDB 15(11).
+
     Mohapatra, Zong, Kerschbaum, He (2024), PVLDB 17(8), for ``"observed"``.
 
     Examples

@@ -224,53 +224,94 @@ def _release_top_up(
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AllPairs(Synthesizer):
-    """Synthetic tables from one noisy release of all pairs of attributes.
+    """Synthesizer that releases all pairs of attributes at once, in one noisy answer.
 
-    One-way marginals are released first, with a small share of the budget. Counts of cells that are
-    missing together follow. Then all two-way tables are released at once. A row is mapped to a
-    vector v: for all pairs of attributes, the products of their centred indicators. v is scaled by
-    min(1, clip / ‖v‖). The vectors of all rows are summed, and each coordinate gets Gaussian noise
-    for the sensitivity ``clip``. Centring by the released marginals makes v short for typical rows,
-    so a typical row changes hardly any sum. All pairs together therefore cost about as much as a
-    few tables of counts. No pair is selected or left out.
+    Use it for tables of up to 40 attributes in which all relations between two columns matter. No
+    pair is selected or left out. A fit is accounted in Gaussian DP, with add-remove adjacency.
 
-    Clipping biases the sums. The bias is estimated from rows of a model and added, and the model is
-    fitted to the corrected tables, in turns. If attributes are ordered, dependence is shrunk
-    towards smooth functions of their ranks, by empirical Bayes. Trends then survive noise that
-    hides single cells. A fit is accounted in Gaussian DP, with add-remove adjacency.
+    One-way marginals (tables of counts of one attribute) are released first, with a small share of
+    the budget. Counts of cells that are missing together follow. Then all two-way tables are
+    released at once. A row is mapped to a vector v: for all pairs of attributes, the products of
+    their centred indicators. v is scaled by min(1, clip / ‖v‖). The vectors of all rows are summed,
+    and each coordinate gets Gaussian noise for the sensitivity ``clip``. Centring by the released
+    marginals makes v short for typical rows, so a typical row changes hardly any sum. All pairs
+    together therefore cost about as much as a few tables of counts.
 
     Parameters
     ----------
-    epsilon, delta, n_rows, bins, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`. delta must be above 0.
+    epsilon : float
+        Privacy budget of the complete fit, from 1e-6 to 10,000. Two neighbouring tables differ by
+        one added or removed row (add-remove adjacency).
+    delta : float or None, default None
+        Delta of the complete fit, above 0 and below 1. None is 1e-6, which is meant for up to
+        10,000 rows. For a declared number n of rows above 10,000, None is ``1 / (100 n)``.
+    n_rows : "noisy" or int, default "noisy"
+        ``"noisy"`` estimates the private number of rows from released values. A small share of the
+        budget releases a noisy count if these values are not precise enough. An integer from 1 to
+        2**53 declares the number of rows public.
+    bins : {"private", "equal"}, default "private"
+        Bins of numeric attributes that declare none. ``"private"`` releases bins by a noisy tree of
+        counts, for three tenths of the budget together. ``"equal"`` makes ten bins of equal width
+        at no cost.
+    random_state : int or None, default None
+        None draws noise from the operating system's cryptographic source. A number is for tests:
+        the guarantee then states that the seed must be secret.
+    budget : Filter, Composition or None, default None
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released.
+    progress : callable, bool or None, default None
+        Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
+        private. True draws a bar in a terminal or notebook, and prints each stage elsewhere.
     missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
-        ``"joint"`` releases the tables of observed cells. It also releases how missing cells of one
-        attribute relate to the levels and missing cells of all others. A model of missing cells
-        given the row weights observed tables by their chance of being observed. This corrects for
-        missingness that depends on observed attributes one by one.
-        ``"observed"`` treats the rows observed on a pair as all rows.
-        ``"complete-rows"`` drops incomplete rows.
-        ``"impute-first"`` fills missing cells privately before learning.
+        Strategy for missing cells. ``"joint"`` releases the tables of observed cells. It also
+        releases how missing cells of one attribute relate to the levels and missing cells of all
+        others. A model of missing cells given the row weights observed tables by their chance of
+        being observed. This corrects for missingness that depends on observed attributes one by
+        one. ``"observed"`` treats the rows observed on a pair as all rows. ``"complete-rows"``
+        drops rows with a missing cell before anything else. ``"impute-first"`` fills missing cells
+        privately first.
     clip : "auto" or float, default "auto"
         L2 norm to which the vector of each row is clipped, from 2**-10 to 2**20. ``"auto"`` follows
         from the released marginals and number of rows, epsilon and delta.
     first_share : float from 0.0001 to 0.99, optional
         Share of the budget for the one-way marginals, by default 0.08.
-    workload : int, names or weights, default 2
-        Has the form of `AIM`. All pairs are released in any case. Up to 100 marginals of three or
-        four attributes may be named. They share 12 % of the budget that remains after the one-way
-        marginals, by their weights.
+    workload : int, iterable of tuple of str, or mapping of tuple of str to float, default 2
+        Marginals that should be accurate in addition to all pairs. An integer k from 1 to 4 means
+        all marginals of k attributes. Otherwise tuples of 1 to 4 attribute names, or weights from
+        1e-9 to 1e9 by such tuples. At most 100 marginals have three or four attributes. They share
+        12 % of the budget that remains after the one-way marginals, by their weights.
     imputer : {"marginal", "random", "mean"}, default "marginal"
-        For ``"impute-first"``, with ``imputer_share`` of the budget (mu squared).
+        Rule by which ``missing="impute-first"`` fills missing cells. ``"marginal"`` draws from a
+        noisy one-way marginal. ``"mean"`` fills a numeric attribute with its noisy mean, and draws
+        others from the noisy marginal. ``"random"`` draws any public level at no cost.
+    imputer_share : float from 0.0001 to 0.99, default 0.1
+        Share of the budget (squared mu) for the marginals of the imputer.
 
     Attributes
     ----------
     model_ : PairModel
-        The released model.
+        The released model of rows and of missing cells.
     tables_ : PairRelease
         The released marginals and sums of products.
-    guarantee_, n_rows_, n_rows_std_
-        See :class:`~missdp.synth.base.Synthesizer`.
+    guarantee_ : Guarantee
+        The guarantee of everything that the fit released, with its conditions.
+    n_rows_ : int
+        Released or declared number of rows, at least 1.
+    n_rows_std_ : float
+        Standard deviation of the noise of ``n_rows_``, in rows. 0 if the number was declared.
+
+    Raises
+    ------
+    ParameterError
+        Raised by ``fit`` before the charge, if a parameter has no valid value, or all pairs have
+        too many cells.
+
+    Notes
+    -----
+    Clipping biases the sums. The bias is estimated from rows of a model and added, and the model is
+    fitted to the corrected tables, in turns. If attributes are ordered, dependence is shrunk
+    towards smooth functions of their ranks, by empirical Bayes. Trends then survive noise that
+    hides single cells.
 
     References
     ----------

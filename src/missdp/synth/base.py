@@ -72,41 +72,79 @@ _NOT_PUBLIC = ("budget", "progress", "random_state")  # parameters that files do
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Synthesizer(Estimator):
-    """Base of all synthesizers: scikit-learn parameters, one charged fit, free sampling.
+    """Base class of all synthesizers: one charged fit to private rows, and unlimited free sampling.
 
-    A family is a subclass that sets ``family``. Its additional parameters are fields of a
-    dataclass, declared as they are here: ``@dataclass(kw_only=True, eq=False, repr=False)``.
+    A synthesizer is fitted once to a private table, within a privacy budget. The released model is
+    a function of noisy values only. Drawing synthetic rows and estimates from the model therefore
+    costs no further budget. Parameters are set and read as in scikit-learn.
+
+    A family of synthesizers (such as AllPairs or AIM) is a subclass. It sets the class attribute
+    ``family`` to a `Family`, and needs no methods of its own. Its additional parameters are fields
+    of a dataclass that is declared with ``@dataclass(kw_only=True, eq=False, repr=False)``.
 
     Parameters
     ----------
     epsilon : float
-        Privacy budget of the complete fit, add-remove adjacency.
-    delta : float or None
-        Delta of the complete fit. None is 1e-6, which is meant for up to 10,000 rows. For a larger
-        declared number n of rows, None is 1 / (100 n). The private number of rows is never read for
-        it. For more rows, state a delta or ``n_rows``.
-    missing : str
-        Missing-data strategy, one of ``family.strategies``.
-    n_rows : "noisy" or int
-        ``"noisy"`` estimates the row count from all released values that depend on it. A small
-        share of the budget releases a count if these values are not precise enough. A number
-        declares the row count public.
+        Privacy budget of the complete fit, from 1e-6 to 10,000. Two neighbouring tables differ by
+        one added or removed row (add-remove adjacency). If the schema declares a unit, such as a
+        person, they differ by all rows of one unit.
+    delta : float or None, default None
+        Delta of the complete fit, from 0 and below 1. None is 1e-6, which is meant for up to 10,000
+        rows. For a declared number n of rows above 10,000, None is ``1 / (100 n)``. The private
+        number of rows is never read for it. For more rows, state a delta or ``n_rows``.
+    missing : str, default "joint"
+        Strategy for missing cells, one of ``family.strategies``. ``"joint"`` counts every row, with
+        "missing" as one more level. ``"observed"`` counts a table over the rows in which its
+        attributes are observed. ``"complete-rows"`` drops rows with a missing cell before anything
+        else. ``"impute-first"`` fills missing cells privately first.
+    n_rows : "noisy" or int, default "noisy"
+        ``"noisy"`` estimates the private number of rows from all released values that depend on it.
+        A small share of the budget releases a noisy count if these values are not precise enough.
+        An integer from 1 to 2**53 declares the number of rows public.
     bins : {"private", "equal"}, default "private"
-        Bins of numeric attributes that declare none. ``"private"`` finds bins by a noisy tree of
-        counts, for three tenths of the budget together. ``"equal"`` makes ten bins of equal width,
-        without cost.
-    random_state : int or None
+        Bins of numeric attributes that declare none. ``"private"`` releases bins by a noisy tree of
+        counts, for three tenths of the budget together. ``"equal"`` makes ten bins of equal width
+        at no cost.
+    random_state : int or None, default None
         None draws noise from the operating system's cryptographic source. A number is for tests.
         The guarantee then states that it holds only against people who do not know the seed. A
         generator raises an error: later draws from it could reveal the noise. A pickle of the model
         holds the seed, and the file that `save` writes does not.
-    budget : Filter, Composition or None
-        A budget shared with other releases from the same table. It is charged before any
-        computation. Clones and copies share it. A pickle of a fitted model does not contain it. The
-        unpickled model samples and has its guarantee, and needs a budget before another fit.
-    progress : callable, bool or None
-        Called with a stage name and the share of the work done. It shows nothing private. True
-        draws a bar in a terminal or notebook, and prints a line for each stage elsewhere.
+    budget : Filter, Composition or None, default None
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released. Clones and copies share it. A pickle of a fitted model does not
+        contain it. The unpickled model samples and has its guarantee, and needs a budget before
+        another fit.
+    progress : callable, bool or None, default None
+        Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
+        private. True draws a bar in a terminal or notebook, and prints a line for each stage
+        elsewhere.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        The guarantee of everything that the fit released, with its conditions.
+    n_rows_ : int
+        Released or declared number of rows, at least 1.
+    n_rows_std_ : float
+        Standard deviation of the noise of ``n_rows_``, in rows. 0 if the number was declared.
+    schema_ : Schema
+        Public facts about the columns, with the released bins and levels.
+
+    Raises
+    ------
+    ParameterError
+        Raised by ``fit`` before the charge, if a parameter has no valid value.
+    NotFittedError
+        Raised by attributes and methods that need a fitted model.
+
+    Examples
+    --------
+    >>> from missdp import AllPairs
+    >>> from missdp.datasets import yrbss
+    >>> model = AllPairs(epsilon=1.0, delta=1e-6).fit(yrbss().table())
+    >>> model.sample(3).shape
+    (3, 13)
     """
 
     family: ClassVar[Family]
@@ -132,7 +170,10 @@ class Synthesizer(Estimator):
         schema: Schema | None = None,
         undeclared: Literal["refuse", "accept"] = "refuse",
     ) -> Self:
-        """Learn a private model of the table.
+        """Fit the synthesizer to a private table and release a noisy model of it.
+
+        The cost of the complete fit is charged before the first noisy value is released. The model
+        is computed from released values only.
 
         Parameters
         ----------
@@ -141,27 +182,33 @@ class Synthesizer(Estimator):
         y : None
             Not used. For compatibility with scikit-learn.
         schema : Schema, optional
-            Public facts about the columns.
+            Public facts about the columns. By default the schema of ``data``.
         undeclared : {"refuse", "accept"}, default "refuse"
             Treatment of facts of the schema that were read from the data and not declared public.
-            ``"accept"`` makes them a condition of the guarantee.
+            ``"refuse"`` raises an error. ``"accept"`` makes them a condition of the guarantee,
+            which is stated and not checked.
 
         Returns
         -------
         self
-            With ``guarantee_``, ``schema_``, ``n_rows_`` and ``n_rows_std_`` set. ``n_rows_`` is
-            the released or declared number of rows, at least 1. ``n_rows_std_`` is the standard
-            deviation of its noise.
+            The fitted synthesizer, with ``guarantee_``, ``schema_``, ``n_rows_`` and
+            ``n_rows_std_`` set. ``n_rows_`` is the released or declared number of rows, at least 1.
+            ``n_rows_std_`` is the standard deviation of its noise, in rows.
 
         Raises
         ------
-        ParameterError, SchemaError
-            Before the charge. A model that was fitted before remains unchanged.
+        ParameterError, SchemaError, UnprovenError
+            Before the charge, if a parameter or the schema allows no fit. UnprovenError concerns
+            units of several rows, and weights, that the family does not protect. A model that was
+            fitted before remains unchanged.
+        LedgerError
+            Before the charge, if the schema names a ledger to which ``budget`` does not belong.
         DataError
-            Before the charge, if the data is read into memory. Rows that are streamed are read
-            after the charge, which remains. The model is then not fitted.
+            If a cell does not fit the schema. A budget in a ledger is charged before files and
+            frames are read. Another budget is charged after rows are read into memory, and before
+            rows are streamed. After the charge, the charge remains, and the model is not fitted.
         BudgetExceededError
-            If the shared budget cannot afford the fit. Nothing is computed then.
+            If the shared budget cannot afford the fit. Nothing is charged or released then.
 
         Warns
         -----
@@ -186,13 +233,29 @@ class Synthesizer(Estimator):
 
     @property
     def fitted_(self) -> Fitted:
-        """The frozen record of all results of the fit."""
+        """Frozen record of all results of the fit, such as the released model and its guarantee.
+
+        All values are released or public. The record is the content of the file that `save` writes.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         if self._fitted is None:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet. Call fit first.")
         return self._fitted
 
     def adopt(self, fitted: Fitted | None) -> None:
-        """Set the record of a fit, or remove it with None."""
+        """Make the synthesizer fitted with the results of an earlier fit, or make it unfitted.
+
+        No data are read, nothing is charged, and the record is not compared with the parameters.
+
+        Parameters
+        ----------
+        fitted : Fitted or None
+            The record of a fit of this family. None makes the synthesizer unfitted.
+        """
         self._fitted = fitted
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -200,84 +263,193 @@ class Synthesizer(Estimator):
 
     @property
     def schema_(self) -> Schema:
-        """Public facts about the rows, with the released bins and levels."""
+        """Schema of the fit: public facts about the columns, with the released bins and levels.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.fitted_.schema
 
     @property
     def guarantee_(self) -> Guarantee:
-        """The guarantee, computed from the released events."""
+        """The privacy guarantee of the fit: epsilon, delta, adjacency and conditions.
+
+        It is computed from the accounting events of all noisy releases of the fit. Conditions are
+        stated with the guarantee, for the user to confirm.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.fitted_.guarantee
 
     @property
     def n_rows_(self) -> int:
-        """Released or declared number of rows, at least 1."""
+        """Number of rows of the fitted table, released with noise or declared public, at least 1.
+
+        It is the default number of synthetic rows. For weighted rows, it is the effective number of
+        independent rows.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.fitted_.n_rows
 
     @property
     def n_rows_std_(self) -> float:
-        """Standard deviation of the noise of the number of rows."""
+        """Standard deviation of the noise of the released number of rows, in rows.
+
+        It is 0 if the number of rows was declared public.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.fitted_.n_rows_std
 
     @property
     def release_(self) -> str | None:
-        """The id of the release whose file holds the model, or None."""
+        """The id of the release whose file holds the fitted model, or None without a release.
+
+        The id is a public text. `record_release` sets it.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.fitted_.release
 
     @property
     def ledger_(self) -> dict[str, Any] | None:
-        """The entry of the ledger that paid for the release, or None."""
+        """The public entry of the privacy ledger that paid for the fitted model, or None.
+
+        A ledger is a file of all charges to the budgets of a data set. The entry is a dict that
+        names the account, the request, and the number and hash of the line in the ledger.
+        `record_release` sets it.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.fitted_.ledger
 
     def record_release(self, release: str, ledger: Mapping[str, Any] | None = None) -> None:
-        """Record the id of the release whose file will hold the model, and the entry that paid.
+        """Store in the fitted model the id of its release and the ledger entry that paid for it.
+
+        A release is a published file of the model. A ledger is a file of all charges to the budgets
+        of a data set. Nothing is charged here.
 
         Parameters
         ----------
         release : str
-            The id.
-        ledger : mapping, optional
-            The entry of the ledger that was charged.
+            The id of the release. Public. It replaces an earlier id.
+        ledger : mapping of str to object, optional
+            The entry of the ledger that was charged, with the account, the request, and the number
+            and hash of the line. Public. None if no ledger was charged.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
         """
         entry = None if ledger is None else dict(ledger)
         self._fitted = replace(self.fitted_, release=release, ledger=entry)
 
     @property
     def model_(self) -> Any:
-        """The released model."""
+        """The released model from which synthetic rows are drawn, such as a ``PairModel``.
+
+        Its type depends on the family. All values are released.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.fitted_.model
 
     @property
     def tables_(self) -> Any:
-        """The released tables to which the model was fitted, if the family keeps them."""
+        """The released noisy tables to which the model was fitted, if the family keeps them.
+
+        AllPairs, AIM and MST keep them. Their type depends on the family.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        AttributeError
+            If the family does not keep its tables.
+        """
         if self.fitted_.tables is None:
             raise AttributeError(f"{type(self).__name__} does not keep its released tables")
         return self.fitted_.tables
 
     @property
     def measured_(self) -> tuple[tuple[str, ...], ...]:
-        """The marginals that were selected, as tuples of names."""
+        """The marginals that a noisy selection chose in the fit, as tuples of attribute names.
+
+        A marginal is a table of counts over a few attributes. The choice is released. The tuple is
+        empty for families that select no marginals.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.fitted_.measured
 
     @property
     def modelled_(self) -> Schema:
-        """Public facts about the modelled attributes: ``schema_``, simplified by its rules.
+        """Schema of the attributes that the model describes.
 
-        Attributes that follow from others are left out. "Not applicable" is one more level of its
-        attribute, and all other kinds of missing are one kind.
+        It is the schema of the fit, simplified by its rules. Attributes that follow from others by
+        a rule are left out. "Not applicable" is one more level of its attribute, and all other
+        kinds of missing are one kind. Public facts and released levels and bins.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
         """
         return self.fitted_.modelled.schema
 
     @property
     def bins_(self) -> dict[str, Binning]:
-        """Released bins, spikes and weights inside bins of numeric attributes.
+        """The bins of numeric attributes that the fit released, as a dict by attribute name.
 
-        `Schema.with_bins` applies them to the schema of another table.
+        An entry has the bin edges, the spikes (single values with many rows) and the weights inside
+        bins. `Schema.with_bins` applies the bins to the schema of another table. Attributes with
+        declared bins are not included.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
         """
         return {n: b for n, b in self.fitted_.released_bins.items() if n in self.schema_}
 
     @property
     def population_(self) -> float:
-        """The released sum of all survey weights."""
+        """The released noisy sum of all survey weights: the estimated size of the population.
+
+        Each weight counts up to the largest weight that the schema declares.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        ParameterError
+            If the schema of the fit declares no weight.
+        """
         size = self.fitted_.size
         if size is None or size.population is None:
             raise ParameterError("population_: the schema of the fit declares no weight")
@@ -285,19 +457,47 @@ class Synthesizer(Estimator):
 
     @property
     def effective_size_(self) -> float:
-        """The effective number of units (Kish): the number of rows if all rows count equally."""
+        """The effective number of units (Kish) of the fitted table, a float of at least 1.
+
+        It is the number of equally weighted units with the same sampling variance. A unit is one
+        row, or all rows of one person if the schema declares persons. It is ``n_rows_`` if all rows
+        count equally. The value is released.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         size = self.fitted_.size
         return float(self.n_rows_) if size is None else size.units
 
     @property
     def left_out_(self) -> str:
-        """A description of the rows and weights that did not take part, from released values."""
+        """A text of one to three sentences on rows and weights that did not take part in the fit.
+
+        Rows are left out if a unit (such as a person) has more rows than the schema allows. Weights
+        above the declared maximum are cut off. The text follows from released values and public
+        facts.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         fitted = self.fitted_
         return left_out(fitted.size, fitted.guarantee, weighed=fitted.is_weighted)
 
     @property
     def applied_strategy(self) -> Strategy:
-        """The strategy for missing values that the model was fitted with."""
+        """The strategy for missing values with which the model was fitted. Public.
+
+        A later change of the parameter ``missing`` has no effect on it.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        """
         return self.family.strategy(self.fitted_.parameters["missing"])
 
     def __repr__(self) -> str:
@@ -309,25 +509,28 @@ class Synthesizer(Estimator):
     # Guarantees
 
     def ground_truth_guarantee(self, assumption: Condition) -> Guarantee:
-        """Return the guarantee for the table *before* values went missing.
+        """Return the guarantee of the fit for the table *before* values went missing.
 
         Parameters
         ----------
         assumption : MissingCompletelyAtRandom, BoundedObservation or RowIndependentMissingness
-            How values went missing. It becomes a condition of the result. Never derive it from the
-            private table itself.
+            How values went missing. It becomes a condition of the result, which is not checked.
+            Never derive it from the private table itself.
 
         Returns
         -------
         Guarantee
-            With ``protects="ground-truth"``. Its epsilon is never larger than that of
+            With ``protects="ground-truth"``. Its epsilon is never larger than the epsilon of
             ``guarantee_``. It is smaller if a row is read only if some of its cells are observed
             (strategies ``"complete-rows"`` and ``"observed"``).
 
         Raises
         ------
+        NotFittedError
+            If the synthesizer is not fitted.
         UnprovenError
-            Without an assumption that rows lose values independently of each other.
+            Without an assumption that rows lose values independently of each other, or if rows
+            count by survey weights.
 
         Examples
         --------
@@ -348,7 +551,27 @@ class Synthesizer(Estimator):
         return guarantee
 
     def ground_truth_parts(self) -> Parts:
-        """Return the caps of the parts of the fit, for :func:`missdp.ground_truth.joint`."""
+        """Return the largest costs of the parts of the fit, from which guarantees are combined.
+
+        A fit divides its budget into parts, such as one-way marginals and selections. Each part has
+        a largest cost (cap) that parameters and public facts fix. Pass the result to
+        `missdp.ground_truth.joint`, which computes one guarantee for the table before values went
+        missing.
+
+        Returns
+        -------
+        tuple of (Guarantee, structure or None)
+            The guarantee, whose events are the caps of the parts. The structure states who chose
+            the attributes that a row must have observed to be read. It is None if the missing
+            values do not improve the guarantee.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        UnprovenError
+            If rows count by survey weights.
+        """
         self._check_unweighted()
         # The parameters of the fit, since parameters may have been set later.
         request = Request(type(self)(**self.fitted_.parameters), None, self.schema_)
@@ -369,19 +592,27 @@ class Synthesizer(Estimator):
             )
 
     def planned_events(self, schema: Schema) -> tuple[Event, ...]:
-        """Return the events that a fit to rows with this schema charges to a shared budget.
+        """Return the accounting events that a fit to rows with this schema charges to a budget.
 
-        They are the plan of a `Composition`. No rows are read.
+        They are the plan of a `Composition`, a budget for releases that are fixed in advance. No
+        rows are read, and nothing is charged.
 
         Parameters
         ----------
         schema : Schema
-            Schema of the private table.
+            Schema of the private table. Public.
 
         Returns
         -------
         tuple of Event
-            The cap of the fit, the failures of open levels, and the trainings of networks.
+            The largest cost of all noisy measurements, the failures of open levels, and the
+            trainings of networks, in this order. A failure is the probability delta of releasing a
+            rare level.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter has no valid value.
 
         Examples
         --------
@@ -408,24 +639,35 @@ class Synthesizer(Estimator):
     def planned_parts(
         self, schema: Schema, *, epsilon: float | None = None
     ) -> tuple[Guarantee, Parts]:
-        """Return the guarantee of a planned fit, and its parts. No rows are read.
+        """Return the guarantee of a fit that is only planned, and the largest costs of its parts.
 
-        For :func:`missdp.ground_truth.planned_ground_truth`. Conditions that a fit adds are left
-        out.
+        For `missdp.ground_truth.planned_ground_truth`, which computes the planned guarantee for the
+        table before values went missing. No rows are read. Conditions that depend on the data
+        source are left out.
 
         Parameters
         ----------
         schema : Schema
-            Schema of the private table.
+            Schema of the private table. Public.
         epsilon : float, optional
-            Another epsilon than that of the synthesizer.
+            Epsilon of the planned fit, from 1e-6 to 10,000. By default the epsilon of the
+            synthesizer.
 
         Returns
         -------
         guarantee : Guarantee
             The guarantee of the complete fit.
-        parts : Parts
-            The guarantee by its parts, and the structure of their required attributes.
+        parts : tuple of (Guarantee, structure or None)
+            The guarantee by the parts of the budget. The structure states who chose the attributes
+            that a row must have observed to be read. It is None if the missing values do not
+            improve the guarantee.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter has no valid value, or public facts show the fit to be impossible.
+        UnprovenError
+            If the family is not proven for the units or the weights of the schema.
         """
         request = self._planned(schema, **({} if epsilon is None else {"epsilon": epsilon}))
         check_open(request)
@@ -444,25 +686,51 @@ class Synthesizer(Estimator):
         return {n: v for n, v in self.get_params(deep=False).items() if n not in _NOT_PUBLIC}
 
     def public_parameters(self) -> dict[str, Any]:
-        """Return the checked parameters that a file of the model holds."""
+        """Return the checked parameters that a file of the model contains, as a dict by name.
+
+        The parameters ``budget``, ``progress`` and ``random_state`` are left out, since they are
+        not public.
+
+        Returns
+        -------
+        dict of str to object
+            Public values by parameter name.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter has no valid value.
+        """
         parameters = {**self._public(), **check_parameters(self)}
         return {n: v.item() if isinstance(v, np.generic) else v for n, v in parameters.items()}
 
     # Files
 
     def save(self, path: str | Path) -> None:
-        """Write the released model to a file, which appears only if it is complete.
+        """Write the released model to a JSON file, which holds no private data.
+
+        The file appears only if it is complete. `load` reads it. The file contains neither the seed
+        nor the shared budget.
 
         Parameters
         ----------
         path : str or Path
-            Name of the file. It holds no private data.
+            Name of the file. An existing file is replaced.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        OutputError
+            If the file cannot be written.
         """
         write_atomically(Path(path), self.fitted_.text())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that :meth:`save` wrote. It can be sampled, and has its guarantee.
+        """Read a fitted model of this family from a file that :meth:`save` wrote.
+
+        The model can be sampled, and has its guarantee. `missdp.load` reads models of any family.
 
         Parameters
         ----------
@@ -472,30 +740,31 @@ class Synthesizer(Estimator):
         Returns
         -------
         Synthesizer
-            A fitted model.
+            A fitted model, without a shared budget.
 
         Raises
         ------
         DataError
-            If the file holds no model of this family, or was edited.
+            If the file holds no model of this family, or its guarantee does not match its
+            parameters.
         """
         return cls.opened(read_document(Path(path)), Path(path))
 
     @classmethod
     def opened(cls, document: Mapping[str, Any], path: Path) -> Self:
-        """Return the model of a parsed file.
+        """Return the fitted model of a model file whose JSON text is already parsed.
 
         Parameters
         ----------
-        document : mapping
-            The parsed content of the file.
+        document : mapping of str to object
+            The parsed content of the file, with the name of the family under ``"family"``.
         path : Path
-            Name of the file, for messages.
+            Name of the file, for error messages. It is not read.
 
         Returns
         -------
         Synthesizer
-            A fitted model.
+            A fitted model, without a shared budget.
 
         Raises
         ------
@@ -545,47 +814,51 @@ class Synthesizer(Estimator):
         values: Values = "codes",
         where: Where | None = None,
     ) -> Any:
-        """Draw synthetic rows, at no privacy cost.
+        """Draw synthetic rows from the fitted model, at no privacy cost.
 
         Parameters
         ----------
         n : int, optional
-            Number of rows, at least 0. By default ``n_rows_``, the released or declared row count,
-            which is at least 1.
+            Number of rows, at least 0. By default ``n_rows_``, the released or declared number of
+            rows.
         missing_values : {"fill", "keep"}, default "fill"
-            ``"keep"`` returns missing cells as the model draws them. It needs a model of missing
-            cells.
+            ``"fill"`` returns complete rows. ``"keep"`` returns missing cells as the model draws
+            them. It needs a strategy that models missing cells, such as ``"joint"``.
         random_state : int, optional
-            Makes the draw repeatable. Sampling is post-processing, so any seed is safe. Its stream
-            is never the stream of the noise.
+            Seed of the draw, at least 0, which makes the rows repeatable. By default the
+            ``random_state`` of the synthesizer is used. Any seed is safe, because sampling is
+            post-processing.
         multiple : int, optional
             Draw this number of tables, at least 2, each from a model of its own. The models differ
             by the uncertainty due to noise, sampling and missing cells. Combine estimates with
-            :func:`~missdp.evaluate.combine_estimates`. Each table needs one refit. AllPairs, AIM
-            and MST only. docs/multiple-tables.md states the errors that their intervals do not
-            cover.
-        holes : {"nulls", "codes"}, default "nulls"
+            :func:`~missdp.evaluate.combine_estimates`. Each table needs one refit of the model to
+            released values. By default a table has ``effective_size_`` rows. AllPairs, AIM and MST
+            only. docs/multiple-tables.md states the errors that their intervals do not cover.
+        missing_as : {"nulls", "codes"}, default "nulls"
             Form of a cell without a value: null, or the first code that the schema declares for its
             kind of missing.
         values : {"codes", "labels"}, default "codes"
             Form of a level: itself, or the label that the schema declares for it.
         where : str or mapping, optional
-            Draw only rows that match a condition such as ``"age >= 60 and sex = 'f'"``, as in
-            commands. A mapping such as ``{"sex": "f", "age": (60, 80)}`` has a value, a list of
-            values or a pair of inclusive bounds for each name. None selects missing cells and needs
-            ``missing_values="keep"``. Needs ``n``. Rows are drawn from the model until ``n`` rows
-            match, and other rows are dropped. At most a million rows are drawn, or 1,000 for each
-            of ``n`` if that is more. Then an error states the matching share.
+            Condition on the rows that are returned, such as ``"age >= 60 and sex = 'f'"``. A
+            mapping such as ``{"sex": "f", "age": (60, 80)}`` has a value, a list of values, or a
+            pair of inclusive bounds for each attribute. The value None selects missing cells and
+            needs ``missing_values="keep"``. ``where`` needs ``n``. Rows are drawn until ``n`` rows
+            match. At most a million rows are drawn, or 1,000 for each of ``n`` if that is more.
 
         Returns
         -------
         frame, or list of frames if ``multiple`` is given
-            The kind of frame that was fitted, with the columns and dtypes of the schema.
+            Synthetic rows in the kind of frame that was fitted, with the columns and dtypes of the
+            schema. Released.
 
         Raises
         ------
+        NotFittedError
+            If the synthesizer is not fitted.
         ParameterError
-            If a parameter has no valid value, or too few rows of the model match ``where``.
+            If a parameter has no valid value, or too few rows of the model match ``where``. The
+            message states the matching share of the synthetic rows.
         """
         check_missing_form(missing_as, values)
         if multiple is not None:
@@ -600,43 +873,65 @@ class Synthesizer(Estimator):
         ).to_native(missing_as=missing_as, values=values)
 
     def estimate(self, question: str, *, by: Any = (), confidence: float = 0.95) -> Any:
-        """Estimate a statistic from released values, without rows, at no privacy cost.
+        """Estimate a statistic of the private rows from released values, at no privacy cost.
 
         Parameters
         ----------
         question : str
-            ``mean(x)``, ``sd(x)``, ``median(x)``, ``quantile(x, 0.9)``, ``share(x == 1)``,
-            ``share(x is missing)``, ``correlation(x, y)`` or ``difference(mean(x))``, perhaps
-            followed by ``by``.
+            One of ``mean(x)``, ``sd(x)``, ``median(x)``, ``quantile(x, 0.9)``, ``share(x == 1)``,
+            ``share(x is missing)``, ``correlation(x, y)`` and ``difference(mean(x))``, with names
+            of attributes. ``share(x is missing)`` needs AllPairs. ``by`` and names of attributes
+            may follow. ``difference`` subtracts the value of the first group.
         by : str or sequence of str, optional
-            Attributes whose levels make groups.
+            Attributes whose levels make groups, in addition to names after ``by`` in the question.
         confidence : float, default 0.95
-            Confidence of the intervals.
+            Confidence of the intervals, strictly between 0 and 1.
 
         Returns
         -------
         Estimates
-            Released estimates with intervals.
+            Released estimates with intervals, one for each group. Intervals cover privacy noise,
+            sampling of rows and missing values.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        ParameterError
+            If the question cannot be read, or the model has no answer to it. Only AllPairs, AIM and
+            MST answer.
         """
         return import_module("missdp.estimate").estimate(
             self, question, by=by, confidence=confidence
         )
 
     def regress(self, formula: str, *, confidence: float = 0.95) -> Any:
-        """Estimate a linear regression by least squares from released values, without rows.
+        """Estimate a least-squares regression on the private rows, at no privacy cost.
+
+        The estimate is a function of released values only.
 
         Parameters
         ----------
         formula : str
-            ``wage ~ age + C(sex)``: names, ``+`` and ``C()``. The formula is parsed, and never
-            evaluated.
+            A formula such as ``wage ~ age + C(sex)``: the outcome, ``~``, and terms joined by
+            ``+``. ``C()`` makes one indicator for each level but the first. The formula is parsed
+            and never evaluated.
         confidence : float, default 0.95
-            Confidence of the intervals.
+            Confidence of the intervals, strictly between 0 and 1.
 
         Returns
         -------
         Estimates
-            Released coefficients with intervals.
+            Released coefficients with intervals: first the intercept, then the terms in the order
+            of the formula.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        ParameterError
+            If the formula cannot be read, or the model has no answer to it. Only AllPairs, AIM and
+            MST answer.
         """
         return import_module("missdp.estimate").regress(self, formula, confidence=confidence)
 
@@ -649,39 +944,57 @@ class Synthesizer(Estimator):
         by: Any = (),
         confidence: float = 0.95,
     ) -> Any:
-        """Estimate the effect of missing values that depend on themselves on an estimate.
+        """Estimate how an estimate changes if missing values differ from observed values.
+
+        It has no privacy cost. A chosen amount is added to every missing value of one attribute,
+        and the estimate is repeated. The result shows at which amount a conclusion changes.
 
         Parameters
         ----------
-        question, by, confidence
-            As for `estimate`, or a formula as for `regress`.
+        question : str
+            A question as for `estimate`, such as ``mean(x)``, or a formula as for `regress`.
         attribute : str
-            A number in the question, some of whose values are missing.
-        shifts : sequence of float
-            Standard deviations of the attribute that are added to every missing value. At 0, values
-            are missing at random.
+            A numeric attribute in the question that may be missing. Its missing values are shifted.
+        shifts : sequence of float, default (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+            Shifts that are added to every missing value of the attribute, in released standard
+            deviations of the attribute. 1 to 100 numbers other than 0, each from -10 to 10. The
+            shift 0 is always included, and means missing at random.
+        by : str or sequence of str, optional
+            Attributes whose levels make groups, in addition to names after ``by`` in the question.
+        confidence : float, default 0.95
+            Confidence of the intervals, strictly between 0 and 1.
 
         Returns
         -------
         SensitivityAnalysis
-            The estimates by shift.
+            Released estimates for each shift, in increasing order of the shifts.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        ParameterError
+            If the question or the shifts cannot be read, or nothing can be added to the attribute.
+            Only AllPairs, AIM and MST answer.
         """
         return import_module("missdp.estimate").sensitivity(
             self, question, attribute=attribute, shifts=shifts, by=by, confidence=confidence
         )
 
     def uncertain_models(self, multiple: int, *, random_state: int | None = None) -> Iterator[Self]:
-        """Return the models of ``sample(multiple=...)``, one after the other.
+        """Return fitted models that differ by the uncertainty of this model, one after the other.
 
-        Each model is a refit that varies by the uncertainty of the fitted model, and has a seed of
-        its own. Use them if memory does not hold all tables together.
+        Each model is a refit to varied released values, and has a seed of its own. They are the
+        models of ``sample(multiple=...)``. Use them if memory does not hold all tables together.
+        There is no privacy cost.
 
         Parameters
         ----------
         multiple : int
             Number of models, at least 2.
         random_state : int, optional
-            Makes the models repeatable.
+            Seed, at least 0, which makes the models repeatable. By default the ``random_state`` of
+            the synthesizer is used.
 
         Returns
         -------
@@ -690,8 +1003,11 @@ class Synthesizer(Estimator):
 
         Raises
         ------
+        NotFittedError
+            If the synthesizer is not fitted.
         ParameterError
-            If the family has no such models: all but AllPairs, AIM and MST.
+            If a parameter has no valid value, or the family has no such models. Only AllPairs, AIM
+            and MST have them, and not with ``missing="impute-first"``.
         """
         if not (is_integer(multiple) and multiple >= 2):
             raise ParameterError("multiple must be an integer, at least 2: the number of tables")
@@ -725,17 +1041,40 @@ class Synthesizer(Estimator):
         random_state: int | None = None,
         where: Where | None = None,
     ) -> Table:
-        """Draw synthetic rows as a :class:`~missdp.Table`.
+        """Draw synthetic rows from the fitted model as a :class:`~missdp.Table`.
+
+        Sampling has no privacy cost.
 
         Parameters
         ----------
-        n, missing_values, random_state, where
-            See :meth:`sample`.
+        n : int, optional
+            Number of rows, at least 0. By default ``n_rows_``, the released or declared number of
+            rows.
+        missing_values : {"fill", "keep"}, default "fill"
+            ``"fill"`` returns complete rows. ``"keep"`` returns missing cells as the model draws
+            them. It needs a strategy that models missing cells, such as ``"joint"``.
+        random_state : int, optional
+            Seed of the draw, at least 0, which makes the rows repeatable. By default the
+            ``random_state`` of the synthesizer is used. Any seed is safe, because sampling is
+            post-processing.
+        where : str or mapping, optional
+            Condition on the rows that are returned, such as ``"age >= 60 and sex = 'f'"``. A
+            mapping such as ``{"sex": "f", "age": (60, 80)}`` has a value, a list of values, or a
+            pair of inclusive bounds for each attribute. The value None selects missing cells and
+            needs ``missing_values="keep"``. ``where`` needs ``n``. Rows are drawn until ``n`` rows
+            match. At most a million rows are drawn, or 1,000 for each of ``n`` if that is more.
 
         Returns
         -------
         Table
-            The rows.
+            Synthetic rows under the schema of the fit, without released bins. Released.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
+        ParameterError
+            If a parameter has no valid value, or too few rows of the model match ``where``.
         """
         return Table.concatenate(
             self.sample_blocks(
@@ -751,24 +1090,42 @@ class Synthesizer(Estimator):
         random_state: int | None = None,
         where: Where | RowSelection | None = None,
     ) -> Iterator[Table]:
-        """Return the rows of :meth:`sample` in blocks, if memory does not hold all rows.
+        """Draw synthetic rows from the fitted model in blocks, if memory does not hold all rows.
+
+        Sampling has no privacy cost.
 
         Parameters
         ----------
-        n, missing_values, random_state
-            See :meth:`sample`.
+        n : int, optional
+            Number of rows, at least 0. By default ``n_rows_``, the released or declared number of
+            rows.
+        missing_values : {"fill", "keep"}, default "fill"
+            ``"fill"`` returns complete rows. ``"keep"`` returns missing cells as the model draws
+            them. It needs a strategy that models missing cells, such as ``"joint"``.
+        random_state : int, optional
+            Seed of the draw, at least 0, which makes the rows repeatable. By default the
+            ``random_state`` of the synthesizer is used. Any seed is safe, because sampling is
+            post-processing.
         where : str, mapping or RowSelection, optional
-            See :meth:`sample`. A ``RowSelection`` counts the matching rows.
+            Condition on the rows that are returned, such as ``"age >= 60 and sex = 'f'"``. A
+            mapping such as ``{"sex": "f", "age": (60, 80)}`` has a value, a list of values, or a
+            pair of inclusive bounds for each attribute. The value None selects missing cells and
+            needs ``missing_values="keep"``. ``where`` needs ``n``. Rows are drawn until ``n`` rows
+            match. At most a million rows are drawn, or 1,000 for each of ``n`` if that is more. A
+            ``RowSelection`` is such a condition that also counts the drawn and the matching rows.
 
         Returns
         -------
         iterator of Table
-            Blocks in the order of their draws. Constraints between two rows need a single block.
+            Blocks of synthetic rows, in the order in which they are drawn. Constraints between two
+            rows need a single block.
 
         Raises
         ------
+        NotFittedError
+            If the synthesizer is not fitted.
         ParameterError
-            If a parameter has no valid value, or too few rows of the model meet ``where``.
+            If a parameter has no valid value, or too few rows of the model match ``where``.
         """
         fitted = self.fitted_
         if n is not None and not (is_integer(n) and n >= 0):
@@ -802,21 +1159,29 @@ class Synthesizer(Estimator):
     def sample_block(
         self, missing_values: MissingValues, rows: int, rng: np.random.Generator
     ) -> Table:
-        """Draw one block of rows with a random generator.
+        """Draw one block of synthetic rows from the fitted model with a given random generator.
+
+        Sampling has no privacy cost.
 
         Parameters
         ----------
         missing_values : {"fill", "keep"}
-            See :meth:`sample`.
+            ``"fill"`` returns complete rows. ``"keep"`` returns missing cells as the model draws
+            them.
         rows : int
-            Number of rows.
+            Number of rows, at least 0.
         rng : numpy.random.Generator
             Draws the rows.
 
         Returns
         -------
         Table
-            The rows.
+            Synthetic rows under the declared schema with the released levels. Released.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
         """
         drawn = self._drawn(missing_values, rows, rng)
         if (finish := self._finish) is not None:
@@ -835,21 +1200,29 @@ class Synthesizer(Estimator):
         return restore_rows(modelled, one, rows, rng, shares=shares, kind=fitted.frame)
 
     def sample_codes(self, n: int, rng: np.random.Generator, *, keep_missing: bool) -> Codes:
-        """Draw codes of every modelled attribute. A missing cell has the code ``size``.
+        """Draw synthetic rows from the fitted model as integer codes of the modelled attributes.
+
+        A code is the position of a level or bin in ``modelled_``. The code of a missing cell is the
+        number of levels of its attribute. Sampling has no privacy cost.
 
         Parameters
         ----------
         n : int
-            Number of rows.
+            Number of rows, at least 0.
         rng : numpy.random.Generator
             Draws the rows.
         keep_missing : bool
-            Whether cells may be missing.
+            Whether cells may be missing. If False, rows are complete.
 
         Returns
         -------
         dict of str to ndarray of int64, shape (n,)
-            Codes by name.
+            Codes of the rows by attribute name. Released.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
         """
         return self.family.sample(self.fitted_, n, rng, keep_missing)
 
@@ -863,7 +1236,11 @@ class Synthesizer(Estimator):
 
     @property
     def draws_together(self) -> bool:
-        """Whether all synthetic rows are drawn at once, since constraints relate them."""
+        """Whether all synthetic rows must be drawn in one block, since constraints relate the rows.
+
+        True for a Kamino model with constraints between rows. It is a function of public
+        parameters.
+        """
         return self._finish is not None
 
     # Copies

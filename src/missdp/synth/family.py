@@ -53,19 +53,31 @@ additional rows.
 
 @dataclass(frozen=True, eq=False)
 class Request(Generic[P]):
-    """Request for a fit: its parameters and public facts. It holds no private data.
+    """Request for a fit of a synthesizer: its parameters and the public facts about the table.
+
+    It holds no private data. The functions of a `Family` receive it, and compute plans and costs
+    from it before any private row is read.
 
     Parameters
     ----------
     parameters : Synthesizer
         A synthesizer, of which a family reads parameters only.
     declared : Schema, optional
-        The declared schema with its unit, its weight and its open levels.
+        The declared schema with its unit, its weight and its open levels. Levels are open if a fit
+        finds the levels of an attribute, because the schema declares none. Public.
     counted : Schema, optional
         Schema of the counted rows. It exists once the data are opened. Numeric attributes without
-        bins have pending bins until bins are found.
+        bins have pending bins until the fit finds bins.
     progress : callable, optional
-        Called with the name of a stage and the share of the work that is done.
+        Called with the name of a stage and the share of the work that is done, from 0 to 1.
+
+    Examples
+    --------
+    >>> from missdp import AllPairs
+    >>> from missdp.datasets import yrbss
+    >>> request = Request(AllPairs(epsilon=1.0), yrbss().schema())
+    >>> request.delta, request.strategy.name
+    (1e-06, 'joint')
     """
 
     parameters: P
@@ -75,59 +87,92 @@ class Request(Generic[P]):
 
     @property
     def family(self) -> Family:
-        """The family of the parameters."""
+        """The family of the synthesizer: the `Family` record of its functions. Public."""
         return self.parameters.family
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """Names of the attributes with open levels."""
+        """Names of the attributes whose levels the fit has to find, in schema order. Public.
+
+        The schema declares no levels for these attributes. The tuple is empty without a declared
+        schema.
+        """
         declared = self.declared
         return () if declared is None else tuple(a.name for a in open_attributes(declared))
 
     @property
     def unit(self) -> Unit | None:
-        """The declared unit, or None if each row is protected by itself."""
+        """The declared unit of protection, such as all rows of one person, or None.
+
+        None means that each row is protected by itself. Public.
+        """
         return None if self.declared is None else self.declared.unit
 
     @property
     def weight(self) -> SurveyWeight | None:
-        """The declared weight of rows, or None if each row counts as one."""
+        """The declared survey weight of rows, or None if each row counts as one. Public."""
         return None if self.declared is None else self.declared.weight
 
     @property
     def schema(self) -> Schema:
-        """The schema of the counted rows."""
+        """The schema of the counted rows, with the levels and bins that are known so far.
+
+        It is public, or released once the fit has found levels and bins. It exists once the data
+        are opened.
+        """
         assert self.counted is not None
         return self.counted
 
     @cached_property
     def modelled(self) -> ModelView:
-        """The modelled attributes, and the values that rules make impossible."""
+        """The attributes that the fit models, and the values that rules make impossible.
+
+        Attributes that follow from others by a rule of the schema are left out.
+        """
         return ModelView(self.schema)
 
     @property
     def public(self) -> Schema:
-        """The modelled attributes with the facts that were public before bins were found."""
+        """Schema of the modelled attributes, as it is public before the fit finds bins.
+
+        Numeric attributes whose bins the fit finds have the largest number of bins that it may
+        find.
+        """
         return ModelView(before_fit(self.schema)).schema
 
     @property
     def strategy(self) -> Strategy:
-        """The strategy for missing values."""
+        """The strategy for missing values that the synthesizer requests. Public.
+
+        The parameter ``missing`` names it.
+        """
         return self.family.strategy(self.parameters.missing)
 
     @property
     def delta(self) -> float:
-        """The requested delta of the fit, or its default."""
+        """Delta of the complete fit, as the parameter states it or by default. Public.
+
+        The default is 1e-6. For a declared number n of rows above 10,000 it is ``1 / (100 n)``.
+        """
         return chosen_delta(self.parameters.delta, self.parameters.n_rows)
 
     @property
     def delta_to_spend(self) -> float:
-        """Delta at which the budget is converted. Finding open levels takes the rest."""
+        """The part of delta that is left for the noisy measurements of the fit. Public.
+
+        The budget of the measurements is converted at this delta. The rest of delta is the
+        probability of releasing a rare level while the fit finds open levels.
+        """
         return float_down(exact(self.delta) - sum(exact(event.delta) for event in self.failures))
 
     @property
     def failures(self) -> tuple[ApproximateEvent, ...]:
-        """Events that open levels are charged with in addition: a rare level may be released."""
+        """Accounting events for the probability that a fit releases a rare level. Public.
+
+        They are charged in addition to the budget of the measurements if the fit finds levels. The
+        event has epsilon 0 and a tenth of the delta of the fit. The tuple is empty if all levels
+        are declared.
+        """
         if not self.opened:
             return ()
         chance = float_down(exact(self.delta) * _FAILURE)
@@ -135,7 +180,11 @@ class Request(Generic[P]):
 
     @property
     def budget(self) -> Filter:
-        """The unspent budget of the measurements, as public facts about one row."""
+        """The unspent budget of all noisy measurements of the fit, as a new `Filter`. Public.
+
+        It is computed from parameters and public facts alone. It is stated for the declared unit of
+        protection.
+        """
         total = self.family.budget(self)
         if self.unit is None:
             return total
@@ -143,26 +192,70 @@ class Request(Generic[P]):
 
     @property
     def trainings(self) -> tuple[SampledGaussianEvent, ...]:
-        """The trainings that are charged in addition to the budget."""
+        """Accounting events of the private trainings of networks in the fit. Public.
+
+        They are charged in addition to the budget of the measurements. A training reads random
+        samples of the private rows. The tuple is empty for families without networks.
+        """
         return self.family.trainings(self)
 
     def plan(self) -> BudgetPlan:
-        """Return all parts of the budget. Raise ParameterError if public facts show it to be
-        impossible.
+        """Return the division of the budget of the fit into parts, from public facts alone.
 
-        Levels that a fit finds decide the later queries, so parts are not amplified then. Parts are
-        not amplified for units or for weighted rows either.
+        A part is the budget of one kind of release, such as the one-way marginals. Each part has a
+        largest cost that is fixed in advance. These costs can improve the guarantee for the table
+        before values went missing. They cannot improve it with open levels, units of several rows
+        or weighted rows.
+
+        Returns
+        -------
+        BudgetPlan
+            The parts that all families have, and then the parts of this family.
+
+        Raises
+        ------
+        ParameterError
+            If public facts show the fit to be impossible.
         """
         plain = not (self.opened or self.unit or self.weight)
         parts = self.family.plan(self)
         return BudgetPlan(self.budget.remaining, (*first_parts(self), *parts), amplified=plain)
 
     def observed_requirement(self, names: Iterable[str]) -> RequiredAttributes:
-        """Return the attributes that a row must have observed to be counted, before filling."""
+        """Return the attributes that a row must have observed to enter a table of counts.
+
+        It is the requirement before missing cells are filled. The attributes follow from the
+        strategy for missing values and the schema.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Attributes of the table of counts.
+
+        Returns
+        -------
+        frozenset of str
+            Names of attributes. Empty if every row is counted. Public.
+        """
         return self.strategy.required(names, self.modelled.schema) - self.modelled.rule_filled
 
     def required_sets(self, cliques: Iterable[Iterable[str]]) -> tuple[RequiredAttributes, ...]:
-        """Return the required attributes of counts over sets of attributes, after filling."""
+        """Return the attributes that a row must have observed to enter each table of counts.
+
+        If the strategy fills missing cells first, rows are counted after filling, and nothing is
+        required.
+
+        Parameters
+        ----------
+        cliques : iterable of iterable of str
+            The attributes of each table of counts.
+
+        Returns
+        -------
+        tuple of frozenset of str
+            A set of names for each table, in the order of ``cliques``. Empty if every row is
+            counted. Public.
+        """
         filled = self.strategy.fills
         return tuple(
             RequiredAttributes() if filled else self.observed_requirement(clique)
@@ -170,20 +263,50 @@ class Request(Generic[P]):
         )
 
     def single_requirements(self) -> tuple[RequiredAttributes, ...]:
-        """Return the required attributes of each one-way marginal, after filling."""
+        """Return the attributes that a row must have observed to enter each one-way marginal.
+
+        If the strategy fills missing cells first, rows are counted after filling, and nothing is
+        required.
+
+        Returns
+        -------
+        tuple of frozenset of str
+            A set of names for each modelled attribute, in schema order. Public.
+        """
         return self.required_sets((name,) for name in self.modelled.schema.names)
 
     def training_requirement(self) -> RequiredAttributes:
-        """Return the attributes that a row must have observed for a training to read it."""
+        """Return the attributes that a row must have observed for a training to read the row.
+
+        A training reads random samples of the private rows to fit a network.
+
+        If the strategy fills missing cells first, nothing is required.
+
+        Returns
+        -------
+        frozenset of str
+            Names of attributes. Empty if every row is read. Public.
+        """
         return RequiredAttributes() if self.strategy.fills else self.observed_requirement(())
 
     def report(self, stage: str, done: float) -> None:
-        """Report the share of the work that is done, from 0 to 1."""
+        """Report the progress of the fit to the callable of the user, if there is a callable.
+
+        Parameters
+        ----------
+        stage : str
+            Name of the stage of the work. It states nothing private.
+        done : float
+            Share of the work that is done, from 0 to 1.
+        """
         if callable(self.progress):
             self.progress(stage, done)
 
     def on_rows(self, schema: Schema, rebinnable: Iterable[str]) -> Request[P]:
-        """Return the request for rows of a schema, with pending bins where a fit finds them.
+        """Return this request with the schema of the counted rows, once the data are opened.
+
+        With ``bins="private"``, numeric attributes without declared bins get pending bins, which
+        the fit replaces by released bins.
 
         Parameters
         ----------
@@ -195,34 +318,61 @@ class Request(Generic[P]):
         Returns
         -------
         Request
-            The request with that schema.
+            A request with that schema.
         """
         private = self.parameters.bins == "private"
         return self.with_schema(with_pending_bins(schema, rebinnable) if private else schema)
 
     def with_schema(self, schema: Schema) -> Request[P]:
-        """Return the request for rows of another schema, with released levels or bins."""
+        """Return this request with another schema of the counted rows, such as with released bins.
+
+        Parameters
+        ----------
+        schema : Schema
+            Schema of the counted rows. Public, or with released levels or bins.
+
+        Returns
+        -------
+        Request
+            A request with that schema. It is this request if the schema is unchanged.
+        """
         return self if schema == self.counted else replace(self, counted=schema)
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Result of the fit of a family. All values are released.
+    """Result of the fit of a synthesizer family: the released model, and released numbers of rows.
+
+    The function ``fit`` of a `Family` returns it. All values are released: none of them may be an
+    exact private number.
 
     Parameters
     ----------
     model : object
-        The model that rows are drawn from: numbers, text, arrays, records, and mappings of them.
+        The model that synthetic rows are drawn from: numbers, text, arrays, records, and mappings
+        of them.
     total : Total
-        The released number of rows.
+        The released number of rows, with the variance of its noise.
     tables : Record, optional
         The released tables to which the model was fitted, for estimates.
     measured : tuple of tuple of str, default ()
-        The marginals that were selected.
+        The marginals (tables of counts over a few attributes) that a noisy selection chose, by
+        attribute names.
     complete : Total, optional
-        The number of complete rows, if only complete rows were read.
+        The released number of complete rows, if only complete rows were read.
     schema : Schema, optional
-        The schema of the fit, if the family changed more of it than bins.
+        The schema of the fit, if the family changed more of it than bins. Public facts and released
+        values.
+
+    Raises
+    ------
+    TypeError
+        If ``total`` is not a `Total`.
+
+    Examples
+    --------
+    >>> Learned(model={"mean": 3.2}, total=Total(1000.0, 25.0)).total.std
+    5.0
     """
 
     model: Any
@@ -241,7 +391,23 @@ class Learned:
 
 
 def plain_budget(request: Request[Any]) -> Filter:
-    """Return a filter for any releases."""
+    """Return the unspent budget of a fit as a filter that accepts releases of any kind.
+
+    Parameters
+    ----------
+    request : Request
+        The parameters and public facts of the fit. Its epsilon and delta are read.
+
+    Returns
+    -------
+    Filter
+        The budget of all noisy measurements, without any charge. Public.
+
+    Raises
+    ------
+    ParameterError
+        If epsilon or delta has no valid value.
+    """
     return Filter(request.parameters.epsilon, request.delta_to_spend)
 
 
@@ -259,44 +425,61 @@ def gaussian_budget(request: Request[Any]) -> Filter:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Declaration of a family of synthesizers: names and plain functions.
+    """Declaration of a family of synthesizers: its strategies, its functions and its types.
+
+    A subclass of `Synthesizer` sets its class attribute ``family`` to such a record. The functions
+    of the record plan a fit, fit a model in a session, and draw rows. The session charges each
+    noisy release and returns released values only. ``plan``, ``budget``, ``trainings`` and
+    ``parameters`` read parameters and public facts, and never private rows.
 
     Parameters
     ----------
     strategies : tuple of str
-        The strategies for missing values that it offers, its default first.
+        Names of the strategies for missing values that the family offers, its default first.
     fit : callable
-        ``fit(session, plan, request)`` measures rows in a session, within a plan, and returns
-        `Learned`.
+        ``fit(session, plan, request)`` measures rows in a `Session`, within a `BudgetPlan`, and
+        returns `Learned`.
     sample : callable
-        ``sample(fitted, n, rng, keep_missing)`` draws codes of every modelled attribute.
-    model, tables : type or annotation
-        Types of the released model and of the released tables. Files with other types raise an
-        error.
-    parameters : callable
-        Raises ParameterError for parameters that are not valid. May return parameters in the form
-        in which files hold them. By default every value is valid.
-    plan : callable
-        Returns the parts of the budget after the parts that all families have. The budget is
-        divided in their order. Raises ParameterError if public facts show the fit to be impossible.
-        Without parts nothing is amplified for the ground truth.
-    budget : callable
-        Returns the filter of all measurements.
-    trainings : callable
-        Returns the private trainings that are charged in addition to the budget.
+        ``sample(fitted, n, rng, keep_missing)`` draws n rows: integer codes of shape (n,) by name
+        of each modelled attribute. The code of a missing cell is the number of levels.
+    model, tables : type or annotation, default Any and NoneType
+        Types of the released model and of the released tables. Reading a file with other types
+        raises an error.
+    parameters : callable, optional
+        ``parameters(synthesizer)`` raises ParameterError for parameters that are not valid. It may
+        return a dict of parameters in the form in which files hold them. By default every value is
+        valid.
+    plan : callable, optional
+        ``plan(request)`` returns a list of `Part`: the parts of the budget after the parts that all
+        families have. The budget is divided in their order. It raises ParameterError if public
+        facts show the fit to be impossible. Without parts, the guarantee for the table before
+        values went missing equals the guarantee of the fit.
+    budget : callable, optional
+        ``budget(request)`` returns the unspent `Filter` of all measurements. By default a filter
+        for any releases.
+    trainings : callable, optional
+        ``trainings(request)`` returns the accounting events of private trainings, which are charged
+        in addition to the budget. By default none.
     resample : callable, optional
-        ``resample(fitted, rng)`` yields models that vary by the uncertainty of the fitted one.
+        ``resample(fitted, rng)`` yields models that vary by the uncertainty of the fitted model.
     finish : callable, optional
-        ``finish(parameters)`` returns a ``Finish`` if rows must fit to each other, else None. All
-        rows are then drawn together.
-    reads : {"counts", "weights", "rows"}
-        Queries that a source must be able to answer.
-    protects_units : bool
-        Whether all measurements are proven for units of several rows, and for weighted rows.
-    reads_masks : bool
+        ``finish(parameters)`` returns a function that changes drawn rows so that they satisfy
+        constraints between rows, or None without constraints. All rows are then drawn together.
+    reads : {"counts", "weights", "rows"}, default "counts"
+        Access to the data source that the family needs: counts of marginals, also sums of the
+        weights of rows, or the rows in memory.
+    protects_units : bool, default False
+        Whether all measurements are proven for units of several rows, and for weighted rows. If
+        False, a schema with a unit or a weight raises UnprovenError before the charge.
+    reads_masks : bool, default False
         Whether ``"observed"`` reads every row, and its mask of missing cells.
-    rivals : tuple of str
-        Families that may preserve more relations between columns.
+    rivals : tuple of str, default ()
+        Names of families that may preserve more relations between columns, for a warning.
+
+    Raises
+    ------
+    ParameterError
+        If a strategy is unknown.
     """
 
     strategies: tuple[str, ...]
@@ -316,7 +499,26 @@ class Family:
     rivals: tuple[str, ...] = ()
 
     def strategy(self, missing: str) -> Strategy:
-        """Return the strategy that a word of ``strategies`` means in this family."""
+        """Return the strategy for missing values that has this name in the family.
+
+        In families whose trainings read masks, ``"observed"`` reads every row and requires no
+        observed cell.
+
+        Parameters
+        ----------
+        missing : str
+            One of ``"joint"``, ``"observed"``, ``"complete-rows"`` and ``"impute-first"``.
+
+        Returns
+        -------
+        Strategy
+            Public facts: the rows that are counted, and the treatment of missing cells.
+
+        Raises
+        ------
+        ParameterError
+            If the name is unknown.
+        """
         strategy = strategy_named(missing)
         if self.reads_masks and strategy.name == "observed":
             return replace(strategy, rows="extended", required_sets="none")

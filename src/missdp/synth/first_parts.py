@@ -413,12 +413,26 @@ _CLEARLY = 2.0  # SDs of noise: a smaller value may be 0
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSize(Record):
-    """Released weights of units. All numbers are in rows that count as one.
+    """Released sums of the weights of all units, from which the design effect of a fit follows.
 
-    ``total`` is the sum of the weights of all units. ``bound`` is the largest weight of a unit.
-    ``square`` is the sum of their squared weights over ``bound``, and ``std`` is the noise of
-    ``square``. Rows count by ``weight``, or as one if it is None.
+    A unit is one row, or all rows of one person if the schema declares persons. Weights are in rows
+    that count as one.
 
+    Parameters
+    ----------
+    total : float
+        Noisy sum of the weights of all units.
+    square : float
+        Noisy sum of the squared weights of all units, divided by ``bound``.
+    std : float
+        Standard deviation of the noise of ``square``.
+    bound : float
+        Largest weight of a unit. Public.
+    weight : SurveyWeight or None
+        The survey weight by which rows count, or None if each row counts as one.
+
+    Examples
+    --------
     >>> size = EffectiveSize(total=1000.0, square=600.0, std=2.0, bound=5.0, weight=None)
     >>> size.design, size.units
     (3.0, 333.3333333333333)

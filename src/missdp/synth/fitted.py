@@ -33,7 +33,11 @@ from missdp.types import Floats, FrameKind
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fitted(Record):
-    """All results of a fit: public facts and released values.
+    """Record of all results of the fit of a synthesizer: public facts and released values.
+
+    It is frozen, and it is the content of the file that `Synthesizer.save` writes. It holds no
+    private value, so everything computed from it is post-processing without cost.
+    ``Synthesizer.fitted_`` returns it.
 
     Parameters
     ----------
@@ -44,16 +48,16 @@ class Fitted(Record):
     declared : Schema
         Public facts about the counted rows, without any result of the fit.
     levels : dict of str to tuple of str
-        Released levels of the attributes with open levels.
+        Released levels of the attributes with open levels (attributes whose levels the fit finds).
     bins : dict of str to Binning
         Released bins of the numeric attributes that declare none, or a bin for each of a few
         numbers.
     frame : {"pandas", "polars", "pyarrow"}
         The kind of frame that was fitted, and is sampled.
     n_rows : int
-        Number of rows that are drawn by default, at least 1.
+        Released or declared number of rows, at least 1. It is the default number of synthetic rows.
     n_rows_std : float
-        Standard deviation of the noise of the number of rows.
+        Standard deviation of the noise of the number of rows, in rows. 0 if it was declared.
     guarantee : Guarantee
         The guarantee of everything that the fit released.
     model : object
@@ -61,22 +65,22 @@ class Fitted(Record):
     tables : object
         The released tables to which the model was fitted. None if the family does not keep them.
     measured : tuple of tuple of str
-        The marginals that were selected.
+        The marginals (tables of counts) that a noisy selection chose, by attribute names.
     kinds : dict of str to ndarray of shape (n_kinds,)
-        Shares of the kinds of missing values, of attributes with several kinds.
+        Released shares of the kinds of missing values, for attributes with several kinds.
     tails : dict of str to ndarray of shape (n_intervals, 4)
         Intervals of numeric attributes whose counts did not exceed the noise. A row has the lower
         bound, the upper bound, the noisy count in rows and its standard deviation.
     size : EffectiveSize or None
-        Weights of units. None if all units count equally.
+        Released sums of the weights of units. None if all units count equally.
     limits : BudgetLimits or None
-        The caps of the parts of the fit, if it has any.
+        The largest costs (caps) of the parts of the fit, if it has any. Public.
     draws : {"even", "independent"}
         Whether counts of drawn rows vary less than counts of independent rows.
     release : str or None
-        The id of the release whose file holds the model.
+        The id of the release whose file holds the model. Public.
     ledger : dict of str to object, or None
-        The entry of a ledger that paid for the release: account, request, number and hash.
+        The entry of a ledger that paid for the release: account, request, number and hash. Public.
     """
 
     family: str
@@ -101,33 +105,59 @@ class Fitted(Record):
 
     @cached_property
     def unbinned(self) -> Schema:
-        """The schema of synthetic rows: the declared schema with the released levels."""
+        """The schema of synthetic rows: the declared schema with the released levels.
+
+        It has no released bins. Public facts and released levels.
+        """
         return with_levels(self.declared, self.levels)
 
     @cached_property
     def schema(self) -> Schema:
-        """The declared schema with the released levels and bins."""
+        """The schema of the fit: the declared schema with the released levels and bins."""
         return self.unbinned.with_bins(self.bins)
 
     @cached_property
     def modelled(self) -> ModelView:
-        """The modelled attributes: the schema, simplified by its rules."""
+        """The attributes that the model describes: the schema of the fit, simplified by its rules.
+
+        Attributes that follow from others are left out. "Not applicable" is one more level.
+        """
         return ModelView(self.schema)
 
     @property
     def design(self) -> float:
-        """Design effect: variance of sums over rows, relative to independent equal rows."""
+        """Released design effect of the units and weights of the rows, a float above 0.
+
+        It is the variance of sums over rows, relative to independent rows that count as one.
+
+        It is 1 if all rows count equally and each row is a unit of its own.
+        """
         return 1.0 if self.size is None else self.size.design
 
     @property
     def counted_rows(self) -> float:
-        """The released number of rows that count as one."""
+        """The released total weight of the fitted rows, or their released number without weights.
+
+        It is at least 1. Weights are in units of the largest weight that counts.
+        """
         weighted = self.size is not None and self.size.weight is not None
         # For weighted rows, `n_rows` is the effective number of independent rows.
         return max(1.0, self.size.total if weighted and self.size else float(self.n_rows))
 
     def with_unit(self, schema: Schema) -> Schema:
-        """Return a schema with the unit and the weight by which the rows of the fit were read."""
+        """Return a schema with the unit of protection and the survey weight of this fit.
+
+        Parameters
+        ----------
+        schema : Schema
+            A schema of the fitted table. Its own unit and weight are replaced.
+
+        Returns
+        -------
+        Schema
+            The same attributes, with the unit (such as all rows of one person) and the weight by
+            which the rows of the fit were read. Public.
+        """
         guarantee, unit = self.guarantee, None
         if guarantee.unit != ROW:
             unit = Unit(guarantee.unit, max_rows=guarantee.max_rows)
@@ -135,11 +165,16 @@ class Fitted(Record):
         return replace(schema, unit=unit, weight=None if self.size is None else self.size.weight)
 
     def schema_of_release(self) -> Schema:
-        """Return the schema with which the same table can be read again.
+        """Return the schema with which the fitted private table can be read for other releases.
 
-        It has the released levels and bins, and names the release of the bins. It has the unit and
-        the weight of the fit. If an account of a ledger paid for the fit, the schema names that
-        account. Another release then charges that account as well.
+        It has the released levels and bins, and names the release of the bins. It has the unit of
+        protection and the survey weight of the fit. If an account of a ledger paid for the fit, the
+        schema names the account. Another release then charges the account as well.
+
+        Returns
+        -------
+        Schema
+            Public facts and released values.
         """
         facts = self.with_unit(self.unbinned.with_bins(self.bins | self.released_bins))
         account = str(self.ledger["budget"]).partition("/")[0] if self.ledger else ""
@@ -147,13 +182,16 @@ class Fitted(Record):
 
     @property
     def released_bins(self) -> dict[str, Binning]:
-        """The bins that a release found, by attribute. They name the release."""
+        """The bins that the fit released, by name of the numeric attribute.
+
+        Each entry names the id of its release. Declared bins are not included.
+        """
         released = {n: b for n, b in self.bins.items() if b.source is BinSource.RELEASE}
         return {n: replace(b, release=b.release or self.release or "") for n, b in released.items()}
 
     @property
     def is_weighted(self) -> bool:
-        """Whether rows were counted by a survey weight."""
+        """Whether the fitted rows were counted by a survey weight. Public."""
         return any(isinstance(c, WeightsOfRows) for c in self.guarantee.conditions)
 
     def _coheres(self) -> bool:
@@ -177,7 +215,13 @@ class Fitted(Record):
         return filtered and (self.size is None) == (as_one and not self.is_weighted)
 
     def text(self) -> bytes:
-        """Return the content of the model's file."""
+        """Return the content of the model's file: the record as JSON text.
+
+        Returns
+        -------
+        bytes
+            UTF-8 text without private values.
+        """
         document = self.to_document()
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
 

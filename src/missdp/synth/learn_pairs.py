@@ -316,13 +316,22 @@ def _decoder(block: Floats, size: int) -> Floats:
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class PairRelease(Record):
-    """The released tables of a fit: noisy marginals, and perhaps sums of products of blocks.
+    """Released tables of a fit: noisy marginals, and perhaps noisy sums for all pairs.
 
-    * ``marginals``: One-way marginals, larger marginals, and joint masks.
-    * ``products``, ``plan``: The sums and their query. None for a single attribute, or if marginals
-      of pairs were released instead.
-    * ``numbers``: For each attribute, the numeric score at the end of its block, or None. Empty if
-      no attribute has a score.
+    AllPairs keeps them as ``tables_``. All values are released.
+
+    Parameters
+    ----------
+    marginals : NoisyMarginals
+        One-way marginals, larger marginals, and counts of cells that are missing together.
+    products : Products or None
+        Noisy sums of products of centred indicators, for all pairs of attributes. None for a single
+        attribute, or if marginals of pairs were released instead.
+    plan : RowProducts or None
+        The query of these sums. None without sums.
+    numbers : tuple of (NumericScore or None), default ()
+        For each attribute, the numeric score at the end of its indicators, or None. Empty if no
+        attribute has a score.
     """
 
     marginals: NoisyMarginals

@@ -91,14 +91,78 @@ def selection_plan(request: Request[Any]) -> SelectionPlan:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MST(Synthesizer):
-    """Synthetic tables from a spanning tree of two-way marginals (McKenna et al. 2021).
+    """Synthesizer that measures a spanning tree of two-way marginals (McKenna et al. 2021).
+
+    A two-way marginal is a table of counts over a pair of attributes. MST is fast, and it suits
+    small budgets and many attributes. In other cases AIM is more accurate.
 
     One-way marginals are measured first. The exponential mechanism then selects each of the
-    ``d - 1`` edges. Its candidates are the pairs that connect two trees. Its score is the distance
-    of a pair from independence. Each edge is measured with Gaussian noise, or with Laplace noise if
-    delta is 0. MST is fast, and it suits small budgets and many attributes. In other cases AIM is
-    more accurate. Adjacency and accounting are those of AIM.
+    ``d - 1`` edges for d attributes. Its candidates are the pairs that connect two trees. Its score
+    is the distance of a pair from independence. Each edge is measured with Gaussian noise, or with
+    Laplace noise if delta is 0. A fit is accounted in Gaussian DP. It is accounted in zCDP if
+    epsilon is large, and in pure epsilon if delta is 0. Adjacency is add-remove.
 
+    Parameters
+    ----------
+    epsilon : float
+        Privacy budget of the complete fit, from 1e-6 to 10,000. Two neighbouring tables differ by
+        one added or removed row (add-remove adjacency).
+    delta : float or None, default None
+        Delta of the complete fit, from 0 and below 1. 0 gives pure epsilon-DP. None is 1e-6, which
+        is meant for up to 10,000 rows. For a declared number n of rows above 10,000, None is
+        ``1 / (100 n)``.
+    n_rows : "noisy" or int, default "noisy"
+        ``"noisy"`` estimates the private number of rows from released values. A small share of the
+        budget releases a noisy count if these values are not precise enough. An integer from 1 to
+        2**53 declares the number of rows public.
+    bins : {"private", "equal"}, default "private"
+        Bins of numeric attributes that declare none. ``"private"`` releases bins by a noisy tree of
+        counts, for three tenths of the budget together. ``"equal"`` makes ten bins of equal width
+        at no cost.
+    random_state : int or None, default None
+        None draws noise from the operating system's cryptographic source. A number is for tests:
+        the guarantee then states that the seed must be secret.
+    budget : Filter, Composition or None, default None
+        A budget shared with other releases from the same table. It is charged before the first
+        noisy value is released.
+    progress : callable, bool or None, default None
+        Called with the name of a stage and the share of the work done, in [0, 1]. It shows nothing
+        private. True draws a bar in a terminal or notebook, and prints each stage elsewhere.
+    missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
+        Strategy for missing cells. ``"joint"`` counts every row in every marginal, with "missing"
+        as one more level. It fits a model of complete rows, and a model of missing cells given the
+        row. ``"observed"`` counts each marginal over the rows in which its attributes are observed.
+        ``"complete-rows"`` drops rows with a missing cell before anything else. ``"impute-first"``
+        fills missing cells privately first.
+    imputer : {"marginal", "random", "mean"}, default "marginal"
+        Rule by which ``missing="impute-first"`` fills missing cells. ``"marginal"`` draws from a
+        noisy one-way marginal. ``"mean"`` fills a numeric attribute with its noisy mean, and draws
+        others from the noisy marginal. ``"random"`` draws any public level at no cost.
+    imputer_share : float from 0.0001 to 0.99, default 0.1
+        Share of the budget for the marginals of the imputer.
+
+    Attributes
+    ----------
+    model_ : PairModel
+        The released model of rows and of missing cells.
+    tables_ : NoisyMarginals
+        The released noisy marginals, on groups of levels.
+    measured_ : tuple of tuple of str
+        The selected pairs, by attribute names.
+    guarantee_ : Guarantee
+        The guarantee of everything that the fit released, with its conditions.
+    n_rows_ : int
+        Released or declared number of rows, at least 1.
+    n_rows_std_ : float
+        Standard deviation of the noise of ``n_rows_``, in rows. 0 if the number was declared.
+
+    Raises
+    ------
+    ParameterError
+        Raised by ``fit`` before the charge, if a parameter has no valid value.
+
+    Notes
+    -----
     Three details differ from the paper. A selection gets 15 % of the cost of an edge, where the
     paper has half of it. Scores are reduced by the distance that noise adds. The model of rows is
     fitted to all pairs and is not a tree.
@@ -106,20 +170,6 @@ class MST(Synthesizer):
     A tree contains few pairs. A reserve of 35 % of the budget measures the other pairs if that
     pays. There must be at most 600 pairs. The mean count of a cell must be at least 2.2 standard
     deviations of the noise, by the released number of rows.
-
-    Parameters
-    ----------
-    epsilon, delta, n_rows, bins, random_state, budget, progress
-        See :class:`~missdp.synth.base.Synthesizer`. delta may be 0, for pure epsilon-DP.
-    missing : {"joint", "observed", "complete-rows", "impute-first"}, default "joint"
-        See :class:`~missdp.synth.aim.AIM`.
-    imputer, imputer_share
-        See :class:`~missdp.synth.aim.AIM`.
-
-    Attributes
-    ----------
-    guarantee_, model_, tables_, measured_, n_rows_, n_rows_std_
-        See :class:`~missdp.synth.aim.AIM`.
 
     References
     ----------

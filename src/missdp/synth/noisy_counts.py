@@ -25,13 +25,16 @@ TOO_FEW_ROWS = "the table is too small for epsilon"
 
 
 class SmallTableWarning(MissDPWarning):
-    """The table is too small for its epsilon: noise is as large as the released values.
+    """Warning that the private table is too small for its epsilon, as far as released values show.
 
-    The number of rows may be hidden, or the relations of most columns. The warning is also issued
-    if few rows are complete and ``missing="complete-rows"`` reads only these.
+    A fit issues it in three cases. The released number of rows may be no larger than its noise. The
+    noise may hide the relations between most columns. With ``missing="complete-rows"``, few rows
+    may be complete.
 
-    It depends on released values and public parameters only.
+    The warning depends on released values and public parameters only. Issuing it costs nothing.
 
+    Examples
+    --------
     >>> import warnings
     >>> warnings.simplefilter("error", SmallTableWarning)  # raise an error instead of a warning
     >>> warnings.simplefilter("default", SmallTableWarning)

@@ -30,11 +30,25 @@ CORE = {
 
 
 def synthesizers() -> dict[str, type[Synthesizer]]:
-    """Return all synthesizer families by name: those of missdp and of installed packages.
+    """Return all available families of synthesizers as a dict from name to class.
 
-    A package adds a family with an entry point of the group ``missdp.synthesizers``. It cannot
-    replace a family of missdp.
+    It has the families of missdp and of installed packages. A package adds a family with an entry
+    point of the group ``missdp.synthesizers``. It cannot replace a family of missdp.
 
+    Returns
+    -------
+    dict of str to type of Synthesizer
+        Classes by the names that commands use, such as ``"all-pairs"``. Families of missdp come
+        first, and each group is sorted by name.
+
+    Raises
+    ------
+    ParameterError
+        If the package of an installed family cannot be imported, or its class is not a
+        `Synthesizer`.
+
+    Examples
+    --------
     >>> import missdp
     >>> sorted(missdp.synthesizers())[:4]
     ['aim', 'all-pairs', 'dp-autogan', 'dp-ctgan']
@@ -101,7 +115,7 @@ def _homes() -> dict[str, EntryPoint]:
 
 
 def load(path: str | Path) -> Synthesizer:
-    """Return the released model of a file that `Synthesizer.save` wrote, of any family.
+    """Read the fitted model of a file that `Synthesizer.save` wrote, of any family.
 
     Parameters
     ----------
@@ -111,12 +125,15 @@ def load(path: str | Path) -> Synthesizer:
     Returns
     -------
     Synthesizer
-        A fitted model.
+        A fitted model. It can be sampled, and has its guarantee. It has no shared budget.
 
     Raises
     ------
     DataError
-        If the file does not exist or is not a saved model, or if its family is not installed.
+        If the file does not exist, is not a saved model, was edited, or its family is not
+        installed.
+    ParameterError
+        If the package of its family cannot be imported.
 
     Examples
     --------
