@@ -29,8 +29,7 @@ TOP_LEVEL: Final = ("format", "ledger", "ignore")
 
 @dataclass(frozen=True)
 class SchemaTable(Record, abstract=True):
-    """Base class of the tables of a schema's TOML file that describe all rows: ``[file]`` and
-    others.
+    """Base class of the tables of a schema file that describe all rows, such as ``[file]``.
 
     A subclass sets ``table``, the name of its table in the file. The keys of the table are the
     fields of the subclass.
@@ -172,14 +171,16 @@ class Layout(SchemaTable):
 
     @property
     def plain(self) -> bool:
-        """True if the layout declares numbers with a decimal point and without digit groups.
+        """True if numbers in text have a decimal point and no digit groups, as declared.
+
         Public.
         """
         return (self.decimal, self.thousands) == (".", "")
 
     @property
     def is_utf8(self) -> bool:
-        """True if the layout declares text files in UTF-8, with or without a byte order mark.
+        """True if text files are declared to be UTF-8, with or without a byte order mark.
+
         Public.
         """
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")

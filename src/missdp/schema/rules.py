@@ -66,8 +66,7 @@ class Rule(Record, abstract=True):
         return str(getattr(self, self.kind))
 
     def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
-        """Bind the rule to the attributes of a schema, so that rows can be checked and completed by
-        it.
+        """Bind the rule to the attributes of a schema, so that rows can be checked by it.
 
         Parameters
         ----------
@@ -181,7 +180,8 @@ class NotApplicable(Rule):
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers, such as "hours is not applicable unless ...".
+        """The rule as a text for human readers, such as "a is not applicable unless b = 1".
+
         Public.
         """
         names = ", ".join(map(str, self.not_applicable))
@@ -361,8 +361,7 @@ class Always(Rule):
     ------
     SchemaError
         If a field has the wrong type. :class:`Schema` raises it for an unknown attribute, a
-        statement that cannot be read, or numbers that are not whole, dated in different units or
-        too large.
+        statement that cannot be read, dates in different units, or numbers that are too large.
 
     Examples
     --------
