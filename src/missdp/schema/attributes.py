@@ -37,7 +37,8 @@ MISSING: Final = -1
 OUTSIDE: Final = -2
 
 Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "not_asked"]
-#: Why a cell has no value. The first kind follows from the row. The other kinds are missing cells.
+#: Reasons why a cell has no value. "Not applicable" follows from the row. The others are missing
+#: cells.
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: The field of an attribute that declares the codes of each kind.
 CODE_FIELDS: Final[Mapping[Kind, str]] = {
@@ -154,7 +155,8 @@ def _is_exact(number: float) -> bool:
     return not MAX_INTEGER <= abs(number) < math.inf
 
 
-Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
+#: A level of an attribute: text, a whole number, or true or false. Public.
+Level: TypeAlias = str | int | bool
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing", "other"]
 
 _SHOWN_LEVELS = 10  # levels that a message lists at most

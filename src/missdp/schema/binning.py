@@ -83,6 +83,7 @@ class Binning(Record):
 
     Examples
     --------
+    >>> from missdp.schema import Numeric
     >>> bins = Binning(edges=(0.0, 10.0, 100.0), spikes=(0.0,))
     >>> Numeric(name="income", lower=0, upper=100, bins=bins).bin_labels
     ('0', '[0, 10) except 0', '[10, 100)')

@@ -356,9 +356,9 @@ class Numeric(Attribute):
         return self._values(self._bins.decode(codes, uniform))
 
 
-#: A column of any kind.
+#: An attribute of any kind: with levels, or numeric. Dates and differences are numeric.
 AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
-#: Attributes by name, in the order of their schema.
+#: Map from the name of each attribute to the attribute, in the order of the schema. Public.
 Columns: TypeAlias = Mapping[str, AnyAttribute]
 
 
