@@ -46,55 +46,64 @@ from missdp.types import Ints
 if TYPE_CHECKING:
     from missdp.session.row_weights import RowWeight
 
-#: Exact counts of cliques. Private.
+#: Map from each clique (a tuple of names of attributes) to an array of exact numbers of rows. The
+#: axes follow the order of the names. Private.
 Counts: TypeAlias = dict[Clique, Ints]
-#: The kind of access to a source: counts of cliques, also sums of rows' weights, or the rows.
+#: The reading of a source that a fit needs: "counts" of rows, "weights" for sums of the weights of
+#: rows in addition, or "rows" for rows in memory.
 Reads: TypeAlias = Literal["counts", "weights", "rows"]
 
 
 @runtime_checkable
 class MarginalSource(Protocol):
-    """Exact counts of a private table. They are private and must not be released.
+    """Protocol of sources: objects that return exact counts of the rows of a private table.
 
-    An implementation needs a schema and one method. The conformance suite in ``tests/sources``
+    Pass an object with these two members to a synthesizer to count rows outside this package. The
+    counts are private and must not be released. A session adds noise to them and charges it. A
+    guarantee then has the condition `CountedOutsideTheKernel`, which is not checked. An
+    implementation defines ``schema`` and ``counts``. The conformance suite in ``tests/sources``
     runs over every implementation.
 
     Notes
     -----
-    Adding or removing one row changes each clique's counts by at most 1 in one cell (L1 and L2
-    sensitivity 1), missing cells or not.
+    Adding or removing one row must change the counts of each set of attributes by at most 1 in one
+    cell, missing cells or not. The L1 and L2 sensitivity is then 1.
     """
 
     @property
     def schema(self) -> Schema:
-        """Public facts about the columns."""
+        """Public facts about the columns of the rows that the source counts."""
         ...
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count the rows in every cell of every clique, in one pass over the data.
+        """Count the rows with each combination of codes of some attributes.
+
+        Several sets of attributes are counted in one pass.
 
         Parameters
         ----------
         cliques : iterable of tuple of str
-            Attribute names. Their order is the order of the axes. The empty clique counts all rows.
+            Sets of attributes that are counted together, by name. The order of names is the order
+            of the axes of the counts. The empty tuple counts all rows.
         rows : {"observed", "extended"}
-            ``"observed"``: only rows observed on all attributes of the clique, in the shape
-            ``schema.shape(clique)``. ``"extended"``: every row, with missing as the last level of
-            each nullable attribute, in the shape ``schema.extended_shape(clique)``.
+            ``"observed"``: only rows without a missing cell in the attributes of the set, in the
+            shape ``schema.shape(clique)``. ``"extended"``: every row, with kinds of missing as the
+            last levels of an attribute, in the shape ``schema.extended_shape(clique)``.
 
         Returns
         -------
-        dict of tuple of str to array of int64
-            One array per distinct clique.
+        dict of tuple of str to ndarray of int64
+            Exact numbers of rows, one array per distinct set. Private.
 
         Raises
         ------
         ParameterError
-            If a clique repeats an attribute or has too many cells to hold in memory.
+            If a set repeats an attribute or has too many cells to hold in memory.
         SchemaError
-            If a clique names an attribute that the schema does not declare.
+            If a set names an attribute that the schema does not declare.
         DataError
-            If the data does not fit the schema or cannot be read. Quotes no value and no count.
+            If the data does not fit the schema or cannot be read. The message quotes no value and
+            no count.
         """
         ...
 
@@ -273,12 +282,19 @@ def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group)
 
 
 class CountingSource(abc.ABC):
-    """Base class of sources whose rows are added to a `Counter`, a chunk at a time.
+    """Base class of sources whose rows are counted by this package, a chunk of rows at a time.
+
+    A subclass defines ``_count``, which adds each row once to a `Counter`, as codes.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the columns.
 
     Attributes
     ----------
     engine : str
-        The engine that counts in place of the kernel, empty if the kernel counts.
+        Name of the engine that counts in place of this package. Empty if this package counts.
     """
 
     engine: ClassVar[str] = ""
@@ -288,24 +304,95 @@ class CountingSource(abc.ABC):
         self.schema = schema
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count every clique, as `MarginalSource.counts` describes."""
+        """Count the rows with each combination of codes of some attributes.
+
+        Several sets of attributes are counted in one pass.
+
+        Parameters
+        ----------
+        cliques : iterable of tuple of str
+            Sets of attributes that are counted together, by name. The order of names is the order
+            of the axes of the counts. The empty tuple counts all rows.
+        rows : {"observed", "extended"}
+            ``"observed"``: only rows without a missing cell in the attributes of the set, in the
+            shape ``schema.shape(clique)``. ``"extended"``: every row, with kinds of missing as the
+            last levels of an attribute, in the shape ``schema.extended_shape(clique)``.
+
+        Returns
+        -------
+        dict of tuple of str to ndarray of int64
+            Exact numbers of rows, one array per distinct set. If rows have weights, the unit is
+            2**-20 of a row. Private.
+
+        Raises
+        ------
+        ParameterError
+            If a set repeats an attribute or has too many cells to hold in memory.
+        SchemaError
+            If a set names an attribute that the schema does not declare.
+        DataError
+            If the data does not fit the schema or cannot be read. The message quotes no value and
+            no count.
+        """
         counter = self._counter(check_cliques(self.schema, cliques, rows))
         self._count(counter, None)
         return counter.result(rows)
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell of every clique, missing cells included."""
+        """Add up the weights of the rows with each combination of codes of some attributes.
+
+        Several sets of attributes are summed in one pass.
+
+        Parameters
+        ----------
+        cliques : iterable of tuple of str
+            Sets of attributes that are counted together, by name. The order of names is the order
+            of the axes of the sums.
+        weight : RowWeight
+            The function that gives each row a whole number as its weight.
+
+        Returns
+        -------
+        dict of tuple of str to ndarray of int64
+            Exact sums of weights, in the shape ``schema.extended_shape(clique)``. Rows with missing
+            cells are included. Private.
+
+        Raises
+        ------
+        ParameterError
+            If a set repeats an attribute or has too many cells to hold in memory.
+        SchemaError
+            If a set names an attribute that the schema does not declare.
+        DataError
+            If the data does not fit the schema or cannot be read.
+        """
         counter = self._counter(check_cliques(self.schema, cliques, "extended"))
         self._count(counter, weight)
         return counter.result("extended")
 
     @property
     def weighed(self) -> bool:
-        """Whether rows have weights, so that counts are in steps. Public."""
+        """True if the rows of the source have weights. Then counts are in units of 2**-20 of a row.
+
+        Public.
+        """
         return False
 
     def paid_by(self, budget: Filter | None) -> Self:
-        """Return the rows without the ledger of their schema, if the budget stands in this ledger.
+        """Return the rows without the ledger of their schema, if a budget stands in this ledger.
+
+        A ledger is a database of budgets. The schema may name the ledger that each release from its
+        rows must charge.
+
+        Parameters
+        ----------
+        budget : Filter or None
+            The budget that is charged. None is valid only for a schema without a ledger.
+
+        Returns
+        -------
+        CountingSource
+            The source, whose schema has no ledger. Private.
 
         Raises
         ------

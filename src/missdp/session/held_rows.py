@@ -35,18 +35,22 @@ from missdp.types import Ints
 
 
 class HeldSource(CountingSource):
-    """Source of rows in memory.
+    """Source that counts rows in memory, which are held as codes. Base class of `MemorySource`.
+
+    The counts are exact and private. A session adds noise to them and charges it.
 
     Parameters
     ----------
     schema : Schema
         Public facts about the rows.
     rows : callable
-        Returns the columns: codes of every attribute, and numbers of some. Private.
+        Returns a dictionary of columns, each of shape (n_rows,): the codes of every attribute, and
+        numbers of some. Private. It is called once.
     valued : frozenset of str
-        Attributes that have numbers besides codes. Public.
+        Attributes that have numbers in addition to codes. Public.
     weights : ndarray of int64, shape (n_rows,), optional
-        The amount that each row counts, in steps. Private. By default each row counts one.
+        The amount that each row counts, in steps of 2**-20 of a row. Private. By default each row
+        counts one.
     """
 
     def __init__(
@@ -64,32 +68,40 @@ class HeldSource(CountingSource):
 
     @property
     def weighed(self) -> bool:
-        """Whether rows have weights, so that counts are in steps. Public."""
+        """True if the rows of the source have weights. Then counts are in units of 2**-20 of a row.
+
+        Public.
+        """
         return self._weights is not None
 
     def mapped(
         self, function: RowFunction, schema: Schema, generator: np.random.Generator | None = None
     ) -> Self:
-        """Return the result of a row function on these rows, with their weights.
+        """Return a source of the rows after a row function, with the weights of this source.
+
+        A row function maps each row to one row, by this row and public or released values alone.
 
         Parameters
         ----------
         function : RowFunction
             Function of a registered type.
         schema : Schema
-            Public facts about the result.
+            Public facts about the resulting rows.
         generator : numpy.random.Generator, optional
-            Draws the random numbers of rows.
+            Draws the random numbers of rows, if the function needs them.
 
         Returns
         -------
         HeldSource
-            The function is applied when the rows are first counted. Private.
+            A source of the same class. The function is applied when the rows are first counted.
+            Private.
 
         Raises
         ------
         SchemaError
             If the schema declares another unit, weight or ledger than the schema of this source.
+        ParameterError
+            If the type of the function is not registered.
         """
         check_registered(function)
         self.schema.check_same_rows(schema)
@@ -101,7 +113,20 @@ class HeldSource(CountingSource):
         return result
 
     def observed_on(self, names: Iterable[str]) -> Self:
-        """Return the rows without a missing cell in these attributes, with their weights."""
+        """Return a source of the rows in which no cell of some attributes is missing.
+
+        Weights of rows are kept.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The attributes.
+
+        Returns
+        -------
+        HeldSource
+            A source of the same class, whose rows were selected at once. Private.
+        """
         rows, columns = self._rows(), dict(self._rows())
         if self._weights is not None:
             columns["weights", ""] = self._weights
@@ -113,7 +138,13 @@ class HeldSource(CountingSource):
         return result
 
     def code_columns(self) -> dict[str, NDArray[Any]]:
-        """Return the codes of every attribute. Private."""
+        """Return the codes of all rows of the source, for each attribute.
+
+        Returns
+        -------
+        dict of str to ndarray of unsigned int, of shape (n_rows,)
+            In the order of the schema. Private.
+        """
         rows = self._rows()
         return {name: rows[name] for name in self.schema.names}
 

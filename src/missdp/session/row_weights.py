@@ -20,7 +20,11 @@ from missdp.types import Ints
 
 @dataclass(frozen=True, eq=False)
 class RowWeight:
-    """The factor that clips a row's vector of products: a whole number for each row.
+    """Function that gives each row a whole number as its weight, to clip the vector of the row.
+
+    Sums of products need it: a row that is multiplied by its weight has a vector of bounded length,
+    which bounds the sensitivity. The weight depends on the codes of this row and on public or
+    released numbers alone.
 
     A row has a block of numbers for each attribute, of squared length ``squares[name][code]``. Some
     attributes have extra numbers that enter no product, of squared length
@@ -36,13 +40,13 @@ class RowWeight:
     squares : mapping of str to array of int64, each of shape (n_codes,)
         For each attribute the squared length of the block of each code, at least 0.
     first_order_weight : int
-        At least 0.
+        Factor of blocks and extra numbers relative to products, at least 0.
     bound : int
-        At least 1.
+        Largest length of a multiplied vector, at least 1.
     max_weight : int
-        At least 1, below 2**32.
-    extra_squares : mapping of str to array of int64, each of shape (n_codes,)
-        For the attributes that have extra numbers.
+        Largest weight, at least 1 and below 2**32.
+    extra_squares : mapping of str to array of int64, each of shape (n_codes,), default {}
+        For the attributes with extra numbers, the squared length of these numbers for each code.
 
     Examples
     --------
@@ -60,11 +64,25 @@ class RowWeight:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Attributes whose codes it reads."""
+        """Names of the attributes whose codes determine the weight of a row.
+
+        A tuple of str, in the order of ``squares``. Public.
+        """
         return tuple(self.squares)
 
     def __call__(self, codes: Mapping[str, NDArray[Any]]) -> Ints:
-        """Return the weight of each row of a chunk."""
+        """Return the weight of each row of a chunk.
+
+        Parameters
+        ----------
+        codes : mapping of str to ndarray of int, of shape (n_rows,)
+            The codes of each attribute in ``names``. Private.
+
+        Returns
+        -------
+        ndarray of int64, of shape (n_rows,)
+            Weights from 0 to ``max_weight``. Private.
+        """
         size = len(next(iter(codes.values()))) if codes else 0
         total, squared = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for name, lengths in self.squares.items():
@@ -82,14 +100,41 @@ class RowWeight:
         return np.asarray(np.floor(np.minimum(factor, self.max_weight)), dtype=np.int64)
 
     def recoded(self, codes: Mapping[str, Ints]) -> RowWeight:
-        """Return the weight for rows in another coding, which ``codes`` maps to this coding."""
+        """Return the weight for rows whose attributes have other codes, such as finer bins.
+
+        Parameters
+        ----------
+        codes : mapping of str to ndarray of int, of shape (n_new_codes,)
+            For each attribute the present code of each new code. Released or public.
+
+        Returns
+        -------
+        RowWeight
+            The same weight of each row, computed from its new codes. As public as this weight.
+        """
         squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
         extra = {name: lengths[codes[name]] for name, lengths in self.extra_squares.items()}
         return RowWeight(squares, self.first_order_weight, self.bound, self.max_weight, extra)
 
 
 def weighted_source(source: MarginalSource) -> Any:
-    """Return a source that has the method ``weighted_counts``, or raise an error."""
+    """Check that a source can add up weights of rows, and return it.
+
+    Parameters
+    ----------
+    source : MarginalSource
+        The source that counts the private rows.
+
+    Returns
+    -------
+    MarginalSource
+        The same source, which has the method ``weighted_counts``. Private.
+
+    Raises
+    ------
+    ParameterError
+        If the source has no such method.
+    """
     if not has_method(source, "weighted_counts"):
         raise ParameterError(
             "this release counts rows by weights, and the source has no method weighted_counts; "

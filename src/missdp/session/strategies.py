@@ -20,22 +20,26 @@ RequirementChoice: TypeAlias = Literal["none", "schema", "parameters", "data"]
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """Strategy for counting rows with missing cells, with the public facts that follow from it.
+    """Strategy of a synthesizer for missing cells: the rows that count, and the cells it fills.
+
+    Users name a strategy by the parameter ``missing`` of a synthesizer, and :func:`strategy_named`
+    returns it. All facts here are public.
 
     Parameters
     ----------
     name : str
-        Name of the strategy, as users write it.
+        Name of the strategy: "joint", "observed", "complete-rows" or "impute-first".
     rows : {"observed", "extended"}
-        Rows over which a clique is counted: the rows observed on it, or every row with "missing" as
-        one more level.
-    complete_only : bool
-        Whether rows with any missing cell are dropped before anything is counted.
-    fills : bool
-        Whether missing cells are filled, each row by itself, before anything is modelled.
-    required_sets : {"none", "schema", "parameters", "data"}
-        Source of the attributes that a row must have observed to be read. "none": every row is
-        read. "data": earlier releases choose the attributes.
+        The rows over which a set of attributes is counted: the rows without a missing cell in these
+        attributes, or every row with missing cells as additional levels.
+    complete_only : bool, default False
+        True if rows with any missing cell are dropped before anything is counted.
+    fills : bool, default False
+        True if missing cells are filled, each row separately, before anything is modelled.
+    required_sets : {"none", "schema", "parameters", "data"}, default "none"
+        Origin of the sets of attributes that a row must have observed to be read. "none": every row
+        is read. "schema" and "parameters": these public facts determine the sets. "data": earlier
+        releases choose them.
 
     Examples
     --------
@@ -51,39 +55,113 @@ class Strategy:
 
     @property
     def models_missingness(self) -> bool:
-        """Whether missing values are modelled, so that samples have missing values."""
+        """True if missing cells are modelled, so that synthetic rows have missing cells.
+
+        Public.
+        """
         return self.rows == "extended"
 
     @property
     def needs_rows(self) -> bool:
-        """Whether it needs rows in memory, or a source that changes its rows."""
+        """True if this strategy needs the rows in memory, or a source that changes its rows.
+
+        It then drops rows or fills cells. Public.
+        """
         return self.complete_only or self.fills
 
     def required(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
-        """Return the attributes that a row must have observed to enter a clique's counts."""
+        """Return the attributes that a row must have observed to enter the counts of a set.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            Names of the attributes that are counted together.
+        schema : Schema
+            Public facts about the columns.
+
+        Returns
+        -------
+        frozenset of str
+            Names of attributes. Empty if every row is counted. Public.
+        """
         nullable = frozenset(schema.nullable)
         if self.complete_only:
             return nullable
         return nullable & frozenset(clique) if self.rows == "observed" else frozenset()
 
     def implies_total(self, clique: Iterable[str], schema: Schema) -> bool:
-        """Whether a clique's counts add up to the number of all rows."""
+        """Return whether the counts of a set of attributes add up to the number of all rows.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            Names of the attributes that are counted together.
+        schema : Schema
+            Public facts about the columns.
+
+        Returns
+        -------
+        bool
+            True if no row is left out because of a missing cell. Public.
+        """
         return not self.required(clique, schema)
 
     def every_row_counts(self, schema: Schema) -> bool:
-        """Whether all cliques have an equal total for every pattern of missing cells."""
+        """Return whether the counts of all sets of attributes have one total.
+
+        This holds for every pattern of missing cells.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the columns.
+
+        Returns
+        -------
+        bool
+            Public.
+        """
         return self.models_missingness or self.complete_only or not schema.nullable
 
     def shape(self, clique: Iterable[str], schema: Schema) -> tuple[int, ...]:
-        """Return the shape of a clique's counts."""
+        """Return the shape of the counts of a set of attributes under this strategy.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            Names of the attributes that are counted together, in the order of the axes.
+        schema : Schema
+            Public facts about the columns.
+
+        Returns
+        -------
+        tuple of int
+            For each attribute its number of codes, with kinds of missing if the strategy models
+            them. Released or public.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no attribute of a name.
+        """
         names = tuple(clique)
         return schema.extended_shape(names) if self.models_missingness else schema.shape(names)
 
     def check(self, source: MarginalSource) -> None:
-        """Raise ParameterError if a source cannot be counted by this strategy.
+        """Check that a source can be counted by this strategy.
 
         A strategy that drops rows or fills cells needs the rows in memory, or a source that drops
         or fills while it streams.
+
+        Parameters
+        ----------
+        source : MarginalSource
+            The source that counts the private rows.
+
+        Raises
+        ------
+        ParameterError
+            If the source cannot drop rows or fill cells as the strategy needs.
         """
         streams = self.complete_only and has_method(source, "observed_on")
         streams |= self.fills and has_method(source, "code_blocks")
@@ -94,7 +172,7 @@ class Strategy:
             )
 
 
-#: The strategies, by name.
+#: Map from the name of each strategy for missing cells to the strategy. Public.
 STRATEGIES = {
     strategy.name: strategy
     for strategy in (
@@ -107,7 +185,23 @@ STRATEGIES = {
 
 
 def strategy_named(name: str) -> Strategy:
-    """Return the strategy of a name."""
+    """Return the strategy for missing cells of a name.
+
+    Parameters
+    ----------
+    name : {"joint", "observed", "complete-rows", "impute-first"}
+        The name, as in the parameter ``missing`` of a synthesizer.
+
+    Returns
+    -------
+    Strategy
+        Public.
+
+    Raises
+    ------
+    ParameterError
+        If there is no strategy of this name.
+    """
     if not isinstance(name, str) or name not in STRATEGIES:
         similar = did_you_mean(name, STRATEGIES)
         raise ParameterError(f"missing must be one of {list(STRATEGIES)}, not {name!r}{similar}")
