@@ -294,9 +294,9 @@ class Attribute(Column, abstract=True):
     below. A guarantee holds only if these facts are public. The guarantee states this as its
     condition `PublicDomain`. The condition is not checked, except for marks in ``undeclared``.
 
-    A subclass sets ``kind`` and defines ``size``. Values of an attribute are counted by code: each
-    level, bin and spike has a whole number from 0 on, and each kind of missing has a code after
-    them.
+    A subclass sets ``kind`` and defines ``size``. Values of an attribute are counted by code. Each
+    level, bin and spike has a whole number from 0 on as its code. The codes of the kinds of missing
+    follow.
 
     Parameters
     ----------
@@ -344,8 +344,8 @@ class Attribute(Column, abstract=True):
     Raises
     ------
     SchemaError
-        If a fact has the wrong type or is out of range, or facts contradict each other, such as a
-        code of two kinds of missing.
+        If a fact has the wrong type or is out of range, or if facts contradict each other. A code
+        of two kinds of missing is an example.
     """
 
     documented_in = "docs/schema-reference.md"

@@ -79,7 +79,7 @@ class Difference(Numeric):
     ------
     SchemaError
         If the unit is unknown, the dates are equal, or another fact is not valid. :class:`Schema`
-        raises it if the dates are not declared, or have different steps or zones.
+        also raises it for dates that are not declared, or have different steps or zones.
 
     Examples
     --------
@@ -201,8 +201,8 @@ class Difference(Numeric):
         Raises
         ------
         SchemaError
-            If a date is not declared, the dates differ in step or time zone, or the unit of the
-            difference is finer than the unit of the dates.
+            If a date is not declared, or the dates differ in step or time zone. Also if the unit of
+            the difference is finer than the unit of the dates.
         """
         later, earlier = self._date("later", columns), self._date("earlier", columns)
         if (later.unit, later.step, later.zoned) != (earlier.unit, earlier.step, earlier.zoned):

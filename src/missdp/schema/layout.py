@@ -108,8 +108,9 @@ LargestWeight: TypeAlias = Annotated[
 class Layout(SchemaTable):
     """Format of the text files of a table: separators, encoding, number format and column names.
 
-    Pass it as ``file`` to :class:`Schema` if CSV files have no header line, are not UTF-8, or write
-    numbers with a decimal comma or digit groups. In a TOML file it is the table ``[file]``.
+    Pass it as ``file`` to :class:`Schema` if CSV files have no header line or are not UTF-8. It
+    also declares numbers with a decimal comma or digit groups. In a TOML file it is the table
+    ``[file]``.
 
     Parameters
     ----------

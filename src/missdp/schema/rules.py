@@ -360,8 +360,9 @@ class Always(Rule):
     Raises
     ------
     SchemaError
-        If a field has the wrong type. :class:`Schema` raises it for an unknown attribute, a
-        statement that cannot be read, dates in different units, or numbers that are too large.
+        If a field has the wrong type. :class:`Schema` also raises it for an unknown attribute and
+        for a statement that cannot be read. Other causes are dates in different units and numbers
+        that are too large.
 
     Examples
     --------

@@ -30,10 +30,11 @@ class RowWeight:
     attributes have extra numbers that enter no product, of squared length
     ``extra_squares[name][code]``. The row's vector consists of the blocks, the extra numbers and
     the products of every two blocks. Blocks and extra numbers are multiplied by the factor ``f``,
-    which is ``first_order_weight``. Let S be the sum of the squared lengths of blocks, Q the sum of
-    the squares of these squared lengths, and R the sum of the squared lengths of the extra numbers.
-    The squared length of the vector is ``f^2 (S + R) + (S^2 - Q) / 2``. The weight is the largest
-    whole number, up to ``max_weight``, that makes the multiplied vector at most ``bound`` long.
+    which is ``first_order_weight``. Let S be the sum of the squared lengths of blocks, and Q the
+    sum of the squares of these squared lengths. Let R be the sum of the squared lengths of the
+    extra numbers. The squared length of the vector is ``f^2 (S + R) + (S^2 - Q) / 2``. The weight
+    is the largest whole number, up to ``max_weight``, that makes the multiplied vector at most
+    ``bound`` long.
 
     Parameters
     ----------

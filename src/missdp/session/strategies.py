@@ -30,16 +30,16 @@ class Strategy:
     name : str
         Name of the strategy: "joint", "observed", "complete-rows" or "impute-first".
     rows : {"observed", "extended"}
-        The rows over which a set of attributes is counted: the rows without a missing cell in these
-        attributes, or every row with missing cells as additional levels.
+        The rows over which a set of attributes is counted. "observed": the rows without a missing
+        cell in these attributes. "extended": every row, with missing cells as additional levels.
     complete_only : bool, default False
         True if rows with any missing cell are dropped before anything is counted.
     fills : bool, default False
         True if missing cells are filled, each row separately, before anything is modelled.
     required_sets : {"none", "schema", "parameters", "data"}, default "none"
         Origin of the sets of attributes that a row must have observed to be read. "none": every row
-        is read. "schema" and "parameters": these public facts determine the sets. "data": earlier
-        releases choose them.
+        is read. "schema" or "parameters": the schema, or the parameters of the synthesizer,
+        determine the sets. "data": earlier releases choose the sets.
 
     Examples
     --------

@@ -79,9 +79,9 @@ def _read_bytes(size: str | int) -> int:
 def memory_limit(size: str | int | None) -> Iterator[None]:
     """Limit the memory of the process while tables are read within a ``with`` block.
 
-    A table whose rows and columns would need more memory is streamed: its rows are read again for
-    each count. Counts are the same, and no output shows the difference. The limit is not exact,
-    since the need of memory is estimated.
+    A file whose table would need more memory is streamed: its rows are read again for each count. A
+    fit that needs the rows in memory holds them in any case. Counts are equal, and no output shows
+    the difference. The limit is not exact, since the need of memory is estimated.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ _AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
 
 
 def _nothing() -> None:
-    """Do nothing: the default of ``Rows.close``."""
+    """Do nothing: the default of ``Rows.close``, for rows without a connection to a database."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
