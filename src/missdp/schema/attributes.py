@@ -393,8 +393,9 @@ class Attribute(Column, abstract=True):
     def size(self) -> int:
         """Number of codes for the values of an attribute: its levels, or its bins and spikes.
 
-        Missing and not applicable cells are not included: see ``extended_size``. An int of at least
-        0. Public. Each subclass defines it.
+        A code is the whole number that stands for a value in counts. Missing and not applicable
+        cells are not included: see ``extended_size``. An int of at least 0. Public. Each subclass
+        defines it.
         """
         raise NotImplementedError
 
@@ -402,9 +403,10 @@ class Attribute(Column, abstract=True):
     def kinds(self) -> tuple[Kind, ...]:
         """Reasons for which a cell of an attribute may have no value, in the order of their codes.
 
-        A tuple with some of "not_applicable", "missing", "refused", "unknown" and "not_asked", in
-        this order. The code of the first is ``size``, and each later kind has the next number.
-        Public.
+        They are called kinds of missing. A code is the whole number that stands for a cell in
+        counts. A tuple with some of "not_applicable", "missing", "refused", "unknown" and
+        "not_asked", in this order. The code of the first is ``size``, and each later kind has the
+        next number. Public.
         """
         first = () if self.not_applicable is None else KINDS[:1]
         others = tuple(k for k in KINDS[2:] if getattr(self, k) is not None)
@@ -430,7 +432,8 @@ class Attribute(Column, abstract=True):
     def extended_size(self) -> int:
         """Number of codes of an attribute, with each kind of missing as one more level.
 
-        An int, equal to ``size + len(kinds)``. Public.
+        A code is the whole number that stands for a value, or for a reason why a cell has no value,
+        in counts. An int, equal to ``size + len(kinds)``. Public.
         """
         return self.size + len(self.kinds)
 
@@ -438,8 +441,9 @@ class Attribute(Column, abstract=True):
     def missing_code(self) -> int:
         """Code of a cell that is missing without a stated reason, in an attribute that is nullable.
 
-        An int. It follows after the codes of values and the code of "not applicable", if these
-        cells may occur. Codes from this number on are missing cells. Public.
+        A code is the whole number that stands for a cell in counts. This int follows after the
+        codes of values and the code of "not applicable", if these cells may occur. Codes from this
+        number on are missing cells. Public.
         """
         return self.size + (self.not_applicable is not None)
 
@@ -578,7 +582,8 @@ class _Levelled(Attribute, abstract=True):
     def size(self) -> int:
         """Number of levels of an attribute, which is the number of codes for its values.
 
-        An int from 0 to 1,000,000. Missing cells are not included. Public.
+        A code is the whole number that stands for a level in counts. An int from 0 to 1,000,000.
+        Missing cells are not included. Public.
         """
         return len(self.levels)
 
@@ -586,8 +591,9 @@ class _Levelled(Attribute, abstract=True):
     def codes_by_level(self) -> Mapping[tuple[type, object], int]:
         """Map from each level of an attribute, with its type, to its code.
 
-        Keys are pairs such as ``(str, "yes")``, since 1 equals true in Python. Codes are the
-        positions of the levels from 0 on. Public.
+        A code is the whole number that stands for a level in counts. Keys are pairs such as ``(str,
+        "yes")``, since 1 equals true in Python. Codes are the positions of the levels from 0 on.
+        Public.
         """
         return {(type(level), level): code for code, level in enumerate(self.levels)}
 

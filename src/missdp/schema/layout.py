@@ -306,8 +306,8 @@ class Unit(SchemaTable):
     def bound(self) -> int:
         """Largest amount, in rows, that all rows of one unit of protection add to a count together.
 
-        An int: ``max_rows``, or 1 if a unit counts as one. The noise of a count is proportional to
-        it. Public.
+        A unit of protection is the set of rows with one identifier. An int: ``max_rows``, or 1 if a
+        unit counts as one. The noise of a count is proportional to it. Public.
         """
         return self.max_rows if self.counts_as == "rows" else 1
 

@@ -194,7 +194,8 @@ class Numeric(Attribute):
     def has_declared_bins(self) -> bool:
         """True if a numeric attribute declares bins, edges or spikes.
 
-        Otherwise a fit may estimate them. Bins of an earlier release count as declared. Public.
+        A bin is an interval of values, and a spike is a single value that is counted separately.
+        Without them a fit may estimate bins. Bins of an earlier release count as declared. Public.
         """
         return self.bins is not None or self.edges is not None or bool(self.spikes)
 
@@ -202,7 +203,8 @@ class Numeric(Attribute):
     def binning(self) -> Binning:
         """Bins and spikes by which the values of a numeric attribute are counted.
 
-        A :class:`Binning`: bins of an earlier release, declared bins, or bins of equal width. Edges
+        A bin is an interval of values, and a spike is a single value that is counted separately. A
+        :class:`Binning`: bins of an earlier release, declared bins, or bins of equal width. Edges
         and spikes are in the unit of the column. Released or public.
         """
         if isinstance(self.bins, Binning):
@@ -264,8 +266,10 @@ class Numeric(Attribute):
     def size(self) -> int:
         """Number of codes for the values of a numeric attribute: one for each bin and each spike.
 
-        An int of at least 1. A bin whose possible values are all spikes has no code. Missing cells
-        are not included. Released or public.
+        A code is the whole number that stands for a bin or spike in counts. A bin is an interval of
+        values, and a spike is a single value that is counted separately. An int of at least 1. A
+        bin whose possible values are all spikes has no code. Missing cells are not included.
+        Released or public.
         """
         return len(self._bins.centres)
 
@@ -273,8 +277,9 @@ class Numeric(Attribute):
     def centres(self) -> Floats:
         """Middle of each bin, and value of each spike, in the order of their codes.
 
-        An ndarray of float, of shape ``(size,)``, increasing, in the unit of the column. Released
-        or public.
+        A code is the whole number that stands for a bin or spike in counts. A bin is an interval of
+        values, and a spike is a single value that is counted separately. An ndarray of float, of
+        shape ``(size,)``, increasing, in the unit of the column. Released or public.
         """
         if self.step is None:
             return self._bins.centres
@@ -284,9 +289,10 @@ class Numeric(Attribute):
     def code_ranges(self) -> tuple[Floats, Floats]:
         """Smallest and largest value of each code of a numeric attribute.
 
-        Two ndarrays of float, the smallest and the largest values, each of shape ``(size,)`` in the
-        order of the codes. The unit is the unit of the column. A spike has two equal values.
-        Released or public.
+        A code is the whole number that stands for a bin (an interval of values) or a spike (a
+        single value) in counts. Two ndarrays of float, the smallest and the largest values, each of
+        shape ``(size,)`` in the order of the codes. The unit is the unit of the column. A spike has
+        two equal values. Released or public.
         """
         low, high = self._bins.code_ranges
         return self._values(low), self._values(high)
@@ -310,14 +316,18 @@ class Numeric(Attribute):
     def bin_labels(self) -> tuple[str, ...]:
         """Texts of the codes of a numeric attribute: ``"[0, 10)"`` for a bin, ``"0"`` for a spike.
 
-        A tuple of ``size`` texts in the order of the codes. A bin with spikes names them: ``"[0,
-        10) except 0"``. The last bin is closed, although its text ends in a parenthesis. Released
-        or public.
+        A code is the whole number that stands for a bin (an interval of values) or a spike (a
+        single value) in counts. A tuple of ``size`` texts in the order of the codes. A bin with
+        spikes names them: ``"[0, 10) except 0"``. The last bin is closed, although its text ends in
+        a parenthesis. Released or public.
         """
         return self._bins.labels(self._values, self.format_value)
 
     def encode_values(self, values: Floats) -> Ints:
         """Return the code of the bin or spike in which each number of a numeric attribute lies.
+
+        A code is the whole number that stands for a bin (an interval of values) or a spike (a
+        single value) in counts.
 
         Parameters
         ----------
@@ -336,9 +346,10 @@ class Numeric(Attribute):
     def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
         """Draw a number for each code of a numeric attribute, inside the bin of the code.
 
-        A spike has its own value. In a bin the number is uniform. If the bins state frequencies of
-        smaller intervals (:class:`Binning`), a number is drawn from these first. Centres of bins
-        would distort statistics of finer resolution.
+        A code stands for a bin (an interval of values) or a spike (a single value). A spike yields
+        its value. In a bin the number is uniform. If the bins state frequencies of smaller
+        intervals (:class:`Binning`), a number is drawn from these first. Centres of bins would
+        distort statistics of finer resolution.
 
         Parameters
         ----------

@@ -114,7 +114,7 @@ class OpenCategorical(Categorical):
         """True if a missing cell of the attribute makes reading of the table fail with DataError.
 
         This is the case if the attribute declares no kind of missing. Every other cell can be read,
-        since the bucket holds unknown values. Public.
+        since all values that are not levels have the level ``other``. Public.
         """
         return not self.kinds
 
@@ -144,8 +144,8 @@ class OpenCategorical(Categorical):
         Parameters
         ----------
         levels : iterable of str
-            The released values, without blanks around them. Repeated values count once. The bucket
-            ``other`` need not be among them.
+            The released values, without blanks around them. Repeated values count once. The level
+            ``other`` of all other values need not be among them.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class ReleasedCategorical(Categorical):
         """True if a missing cell of the attribute makes reading of the table fail with DataError.
 
         This is the case if the attribute declares no kind of missing. Every other cell can be read,
-        since the bucket holds unknown values. Public.
+        since all values that are not levels have the level ``other``. Public.
         """
         return not self.kinds
 

@@ -195,7 +195,7 @@ class Schema(Record):
     def rule_set(self) -> RuleSet:
         """All rules of the schema, bound to its attributes, to complete and check rows.
 
-        A `RuleSet`. Public.
+        A rule is a public fact about all rows. A `RuleSet`, public.
         """
         return RuleSet(self.columns, self.rules)
 
@@ -211,8 +211,9 @@ class Schema(Record):
     def without_unit(self) -> Schema:
         """The schema without its unit of protection and its survey weights.
 
-        It describes rows that were already sampled by unit and weighted. No guarantee for a unit
-        follows from it. A :class:`Schema`, public.
+        A unit of protection is the set of rows with one identifier. The result describes rows that
+        were already sampled by unit and weighted. No guarantee for a unit follows from it. A
+        :class:`Schema`, public.
         """
         plain = self.unit is None and self.weight is None
         return self if plain else replace(self, unit=None, weight=None)
@@ -221,7 +222,8 @@ class Schema(Record):
     def is_weighted(self) -> bool:
         """True if rows of the table count different amounts.
 
-        The reason is a survey weight, or a unit of protection that counts as one. Public.
+        The reason is a survey weight, or a unit of protection (all rows of one person) that counts
+        as one. Public.
         """
         return self.weight is not None or (self.unit is not None and self.unit.counts_as == "one")
 
@@ -229,8 +231,8 @@ class Schema(Record):
     def input_columns(self) -> Schema:
         """The schema of the columns that are stored in a table, without computed attributes.
 
-        Differences of dates, and rules that name them, are left out. A :class:`Schema` in the same
-        order, public.
+        Differences of two dates are computed when a row is read. They, and rules that name them,
+        are left out. A :class:`Schema` in the same order, public.
         """
         stored = tuple(a for a in self.attributes if not isinstance(a, Computed))
         if len(stored) == len(self):
@@ -324,7 +326,8 @@ class Schema(Record):
         Returns
         -------
         tuple of int
-            For each attribute the number of codes of values, in the same order. Released or public.
+            For each attribute the number of its levels, or of its bins and spikes (single values
+            that are counted separately). The order is the order of ``clique``. Released or public.
 
         Raises
         ------
@@ -344,8 +347,9 @@ class Schema(Record):
         Returns
         -------
         tuple of int
-            For each attribute the number of codes of values and kinds of missing, in the same
-            order. Released or public.
+            For each attribute the number of its levels, or bins and spikes (single values that are
+            counted separately), and of its kinds of missing. The order is the order of ``clique``.
+            Released or public.
 
         Raises
         ------
@@ -358,8 +362,9 @@ class Schema(Record):
         """Return the schema of some of its attributes, with the rules on these attributes.
 
         Unit, weight and ledger stay, and ignored columns and keys are dropped. Attributes that an
-        omitted rule may have filled are marked as ``imputed_before``. Facts about text files that
-        have not been declared public keep their marks.
+        omitted rule may have filled are marked as ``imputed_before``: some of their cells may have
+        been missing originally. Facts about text files that have not been declared public keep
+        their marks.
 
         Parameters
         ----------
@@ -426,7 +431,8 @@ class Schema(Record):
     def refuse_units(self, what: str) -> None:
         """Raise an error if the schema declares a unit of protection or survey weights.
 
-        Methods that count each row as one call it before they read rows.
+        A unit of protection is the set of rows with one identifier. Methods that count each row as
+        one call this method before they read rows.
 
         Parameters
         ----------
@@ -454,8 +460,9 @@ class Schema(Record):
     def check_same_rows(self, other: Schema) -> None:
         """Check that another schema for the same rows keeps their unit, weight and ledger.
 
-        The guarantee of a release follows from these three facts. A schema that only changes bins
-        must therefore keep them.
+        The unit of protection is the set of rows with one identifier, and the ledger is the
+        database of budgets. The guarantee of a release follows from unit, weight and ledger. A
+        schema that only changes bins must therefore keep them.
 
         Parameters
         ----------
@@ -477,7 +484,8 @@ class Schema(Record):
     def with_bins(self, bins: Mapping[str, Binning]) -> Schema:
         """Return the schema with bins of numeric attributes that a fit released.
 
-        Two tables that are counted by these bins can be compared.
+        Bins are intervals in which numbers are counted. Two tables that are counted by the same
+        bins can be compared.
 
         Parameters
         ----------
@@ -637,7 +645,8 @@ class Schema(Record):
     def without_ledger(self) -> Self:
         """Return the schema without its ledger, so that its rows need not be charged there again.
 
-        It is for rows that are released, or whose release was already charged.
+        A ledger is a database of budgets, which each release from the rows must charge. The result
+        is for rows that are released, or whose release was already charged.
 
         Returns
         -------

@@ -96,7 +96,8 @@ class MemorySource(HeldSource):
     def coded_as(self, schema: Schema) -> MemorySource:
         """Return a source of the same rows under another binning of numeric attributes.
 
-        The binning is applied when rows are first counted.
+        A binning divides numbers into intervals, in which they are counted. It is applied when rows
+        are first counted.
 
         Parameters
         ----------

@@ -63,6 +63,9 @@ class StreamedSource(CountingSource):
     def coded_as(self, schema: Schema) -> Self:
         """Return a source of the same rows under another binning of numeric attributes.
 
+        A binning divides numbers into intervals, in which they are counted. It is applied in each
+        pass.
+
         Parameters
         ----------
         schema : Schema

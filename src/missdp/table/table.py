@@ -232,7 +232,7 @@ class Table:
         Returns
         -------
         Table
-            With copies of the codes. As private as the codes.
+            With copies of the codes. Private, if the codes are private.
 
         Raises
         ------
@@ -528,8 +528,8 @@ class Table:
     def with_values(self, rng: np.random.Generator) -> Table:
         """Return the table with a number for each cell of numeric attributes that have bins only.
 
-        The number is drawn from the bin of the cell. Synthetic tables have bins only. Present
-        numbers stay unchanged.
+        A bin is an interval of values. The number is drawn from the bin of the cell. Synthetic
+        tables have bins only. Present numbers stay unchanged.
 
         Parameters
         ----------
@@ -564,7 +564,7 @@ class Table:
         Returns
         -------
         Table
-            As private as this table.
+            As private as this table. Codes are the whole numbers that stand for bins in counts.
 
         Raises
         ------
