@@ -34,6 +34,11 @@ class Dataset:
         The Parquet file with the rows.
     schema_path : Path
         The TOML file with the schema.
+
+    Examples
+    --------
+    >>> yrbss().schema().names[:3]
+    ('age', 'gender', 'grade')
     """
 
     path: Path

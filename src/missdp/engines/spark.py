@@ -174,8 +174,8 @@ class SparkSource(StreamedSource):
         The private rows. The columns must be the columns of the schema, in any order, and may
         include ignored columns.
     schema : Schema
-        The declared domain, without weights, differences of dates, keys, a file layout and dates
-        with a time zone.
+        Public facts about the columns, without weights, differences of dates, keys, a file layout
+        and dates with a time zone.
 
     Raises
     ------

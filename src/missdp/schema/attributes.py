@@ -464,8 +464,8 @@ class Attribute(Column, abstract=True):
     def refuses(self) -> bool:
         """True if a cell of the attribute may make reading of the table fail with DataError.
 
-        This is the case with ``outside="error"``, for a cell outside the declared domain. No
-        guarantee covers the error. Public.
+        This is the case with ``outside="error"``, for a cell that is not a declared level, or not
+        between the bounds. No guarantee covers the error. Public.
         """
         return self.outside == "error"
 

@@ -148,7 +148,8 @@ class Difference(Numeric):
     def base(self) -> str:
         """Name of the date that is modelled together with the difference of two dates.
 
-        Until a schema holds the difference, this name may still change with ``computes``. Public.
+        The parameter ``computes`` names the other date. If it is not declared, a schema sets it to
+        the date with the wider bounds. Public.
         """
         return self.earlier if self.computes == self.later else self.later
 
@@ -156,7 +157,8 @@ class Difference(Numeric):
     def target(self) -> str:
         """Name of the date that is computed from the modelled date and the difference.
 
-        Until a schema holds the difference, this name may still change with ``computes``. Public.
+        The parameter ``computes`` names it. If it is not declared, a schema sets it to the date
+        with the wider bounds. Public.
         """
         return self.later if self.base == self.earlier else self.earlier
 

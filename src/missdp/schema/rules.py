@@ -48,8 +48,8 @@ class Rule(Record, abstract=True):
 
     It is not created itself. Use :class:`Always`, :class:`Never`, :class:`NotApplicable` or
     :class:`Determined`, and pass them as ``rules`` to :class:`Schema`. A rule must be known before
-    any data are read, and no rule is ever read from private rows. A guarantee states this as part
-    of its condition that public facts are public. This condition is not checked.
+    any data are read, and no rule is ever read from private rows. A guarantee states this in its
+    condition that the schema is public. This condition is not checked.
 
     A subclass defines ``_bound``, which converts its text for computation. Its ``kind`` is the name
     of its first field, so a table of a file needs no ``kind``.
@@ -180,7 +180,7 @@ class NotApplicable(Rule):
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers, such as "a is not applicable unless b = 1".
+        """The rule as a text for human readers, such as "hours is not applicable unless job = 1".
 
         Public.
         """

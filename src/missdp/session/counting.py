@@ -59,10 +59,10 @@ class MarginalSource(Protocol):
     """Protocol of sources: objects that return exact counts of the rows of a private table.
 
     Pass an object with these two members to a synthesizer to count rows outside this package. The
-    counts are private and must not be released. A session adds noise to them and charges it. A
-    guarantee then has the condition `CountedOutsideTheKernel`, which is not checked. An
-    implementation defines ``schema`` and ``counts``. The conformance suite in ``tests/sources``
-    runs over every implementation.
+    counts are private and must not be released. A session, the object that releases noisy numbers,
+    adds the noise and charges a budget for it. A guarantee then has the condition
+    `CountedOutsideTheKernel`, which is not checked. An implementation defines ``schema`` and
+    ``counts``. The conformance suite in ``tests/sources`` runs over every implementation.
 
     Notes
     -----

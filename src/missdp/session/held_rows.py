@@ -37,7 +37,8 @@ from missdp.types import Ints
 class HeldSource(CountingSource):
     """Source that counts rows in memory, which are held as codes. Base class of `MemorySource`.
 
-    The counts are exact and private. A session adds noise to them and charges it.
+    The counts are exact and private. A session, the object that releases noisy numbers, adds the
+    noise and charges a budget for it.
 
     Parameters
     ----------

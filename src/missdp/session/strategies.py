@@ -109,7 +109,8 @@ class Strategy:
     def every_row_counts(self, schema: Schema) -> bool:
         """Return whether the counts of all sets of attributes have one total.
 
-        This holds for every pattern of missing cells.
+        This is the case if missing cells are modelled, if rows with missing cells are dropped, or
+        if no cell may be missing.
 
         Parameters
         ----------
@@ -119,7 +120,7 @@ class Strategy:
         Returns
         -------
         bool
-            Public.
+            True if the totals are equal, whichever cells are missing. Public.
         """
         return self.models_missingness or self.complete_only or not schema.nullable
 

@@ -50,9 +50,9 @@ def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
 class MemorySource(HeldSource):
     """Source that counts the rows of a table in memory.
 
-    A source returns exact counts of private rows, which must not be released. A session adds the
-    noise and charges it. For rows that do not fit into memory use :class:`DuckDBSource`.
-    :func:`open_source` chooses between them.
+    A source returns exact counts of private rows, which must not be released. A session, the object
+    that releases noisy numbers, adds the noise and charges a budget for it. For rows that do not
+    fit into memory use :class:`DuckDBSource`. :func:`open_source` chooses between them.
 
     Parameters
     ----------

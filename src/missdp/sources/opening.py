@@ -30,7 +30,7 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
         unchanged. The method ``check()`` of a source is called. It raises errors early, so that a
         fit charges nothing for them.
     schema : Schema
-        The declared domain.
+        Public facts about the columns: levels, bounds and rules.
     reads : {"counts", "weights", "rows"}, default "counts"
         The needed reading of the source: counts of rows, also sums of the weights of rows, or the
         rows. With ``"rows"``, files and streams of any length are held in memory, since an error

@@ -130,7 +130,7 @@ class DuckDBSource(StreamedSource):
         A path names a CSV or Parquet file, for example. The columns must be the columns of the
         schema, in any order. Private.
     schema : Schema
-        The declared domain.
+        Public facts about the columns: levels, bounds and rules.
     n_jobs : int, optional
         Number of threads that encode and count, at least 1. By default the processors, at most 4.
 
@@ -193,7 +193,7 @@ class DuckDBSource(StreamedSource):
         sql : str
             The statement. Its columns must be the columns of the schema, in any order.
         schema : Schema
-            The declared domain.
+            Public facts about the columns: levels, bounds and rules.
         n_jobs : int, optional
             Number of threads that encode and count, at least 1. By default the processors, at most
             4.

@@ -173,7 +173,13 @@ class Draft:
     notes : str, default ""
         Comments in TOML about these columns, with blocks to be uncommented.
     reasons : mapping of str to str, default {}
-        The reason for the draft of each column, in a line.
+        The reason for the draft of each column, in a line. Private.
+
+    Examples
+    --------
+    >>> draft = draft_columns({"age": [31, 70], "city": ["Bonn", "Ulm"]})
+    >>> draft.facts.names, draft.facts["city"].levels
+    (('age', 'city'), ('Bonn', 'Ulm'))
     """
 
     facts: Schema

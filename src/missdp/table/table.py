@@ -33,8 +33,8 @@ class Table:
 
     Use :meth:`read` for any frame or file, and :meth:`from_codes` for codes. All inputs have one
     representation. Each attribute has an array of codes: ``0`` to ``size - 1`` for levels, bins and
-    spikes, then one code for each of its ``kinds`` of missing. Numeric attributes may also have
-    their numbers.
+    spikes, then one code for each of its ``kinds`` of missing (reasons why a cell has no value).
+    Numeric attributes may also have their numbers.
 
     Parameters
     ----------
@@ -184,8 +184,8 @@ class Table:
             file: CSV, Parquet, Feather, Excel, SPSS, Stata or SAS. A dict has a list of cells for
             each column. A list has a dict for each row, which may omit missing cells. Private.
         schema : Schema
-            The declared domain. If it declares a unit, at most ``max_rows`` rows of each unit are
-            read, drawn at random.
+            Public facts about the columns: levels, bounds and rules. If it declares a unit of
+            protection, at most ``max_rows`` rows of each unit are read, drawn at random.
 
         Returns
         -------
@@ -374,8 +374,8 @@ class Table:
         name : str
             Name of the attribute.
         kind : {"not_applicable", "missing", "refused", "unknown", "not_asked"}, optional
-            Only cells of this kind of missing are flagged. By default cells of every kind,
-            including "not applicable".
+            The reason why a cell has no value. Only cells with this reason are flagged. By default
+            all cells without a value are flagged, including "not applicable".
 
         Returns
         -------
