@@ -394,8 +394,8 @@ class Attribute(Column, abstract=True):
         """Number of codes for the values of an attribute: its levels, or its bins and spikes.
 
         A code is the whole number that stands for a value in counts. Missing and not applicable
-        cells are not included: see ``extended_size``. An int of at least 0. Public. Each subclass
-        defines it.
+        cells are not included: see ``extended_size``. The value is a public int of at least 0. Each
+        subclass defines it.
         """
         raise NotImplementedError
 
@@ -404,9 +404,9 @@ class Attribute(Column, abstract=True):
         """Reasons for which a cell of an attribute may have no value, in the order of their codes.
 
         They are called kinds of missing. A code is the whole number that stands for a cell in
-        counts. A tuple with some of "not_applicable", "missing", "refused", "unknown" and
-        "not_asked", in this order. The code of the first is ``size``, and each later kind has the
-        next number. Public.
+        counts. The value is a tuple with some of "not_applicable", "missing", "refused", "unknown"
+        and "not_asked", in this order. The code of the first is ``size``, and each later kind has
+        the next number. The value is public.
         """
         first = () if self.not_applicable is None else KINDS[:1]
         others = tuple(k for k in KINDS[2:] if getattr(self, k) is not None)
@@ -433,7 +433,7 @@ class Attribute(Column, abstract=True):
         """Number of codes of an attribute, with each kind of missing as one more level.
 
         A code is the whole number that stands for a value, or for a reason why a cell has no value,
-        in counts. An int, equal to ``size + len(kinds)``. Public.
+        in counts. The value is a public int, equal to ``size + len(kinds)``.
         """
         return self.size + len(self.kinds)
 
@@ -443,7 +443,7 @@ class Attribute(Column, abstract=True):
 
         A code is the whole number that stands for a cell in counts. This int follows after the
         codes of values and the code of "not applicable", if these cells may occur. Codes from this
-        number on are missing cells. Public.
+        number on are missing cells. The value is public.
         """
         return self.size + (self.not_applicable is not None)
 
@@ -465,7 +465,7 @@ class Attribute(Column, abstract=True):
         """True if a cell of the attribute may make reading of the table fail with DataError.
 
         This is the case with ``outside="error"``, for a cell that is not a declared level, or not
-        between the bounds. No guarantee covers the error. Public.
+        between the bounds. No guarantee covers the error. The value is public.
         """
         return self.outside == "error"
 
@@ -582,8 +582,8 @@ class _Levelled(Attribute, abstract=True):
     def size(self) -> int:
         """Number of levels of an attribute, which is the number of codes for its values.
 
-        A code is the whole number that stands for a level in counts. An int from 0 to 1,000,000.
-        Missing cells are not included. Public.
+        A code is the whole number that stands for a level in counts. The value is an int from 0 to
+        1,000,000. Missing cells are not included. The value is public.
         """
         return len(self.levels)
 
@@ -593,7 +593,7 @@ class _Levelled(Attribute, abstract=True):
 
         A code is the whole number that stands for a level in counts. Keys are pairs such as ``(str,
         "yes")``, since 1 equals true in Python. Codes are the positions of the levels from 0 on.
-        Public.
+        The value is public.
         """
         return {(type(level), level): code for code, level in enumerate(self.levels)}
 
@@ -601,7 +601,8 @@ class _Levelled(Attribute, abstract=True):
     def level_labels(self) -> tuple[str, ...]:
         """Labels of the levels of an attribute for human readers, in the order of the levels.
 
-        A tuple of str with one entry for each level. A level without a label has its text. Public.
+        The value is a tuple of str with one entry for each level. A level without a label has its
+        text. The value is public.
         """
         reader = LevelReader(self.levels)
         named = {reader.read(key): label for key, label in self.labels}
@@ -677,9 +678,9 @@ class Categorical(_Levelled):
 class Ordinal(_Levelled):
     """An ordinal attribute: a column whose cells have one of a few public, ordered levels.
 
-    Use it for grades, degrees and answers from "never" to "always". The order affects bins,
-    comparisons in rules, and models. Distances between levels are not defined: for numbers use
-    :class:`Numeric`.
+    Use it for grades, degrees and answers from "never" to "always". The order is used in
+    comparisons of rules and by some models. Distances between levels are not defined: for numbers
+    use :class:`Numeric`.
 
     Parameters
     ----------

@@ -100,8 +100,9 @@ class Binning(Record):
     def cells(self) -> Binning:
         """Bins and spikes without their origin, so that two binnings can be compared.
 
-        A :class:`Binning` whose ``source`` is ``BinSource.DECLARED`` and whose ``release`` is
-        empty. Edges, spikes, subintervals and weights are unchanged. As public as this binning.
+        The value is a :class:`Binning` whose ``source`` is ``BinSource.DECLARED`` and whose
+        ``release`` is empty. Edges, spikes, subintervals and weights are unchanged. They are as
+        public as this binning.
         """
         return replace(self, source=BinSource.DECLARED, release="")
 

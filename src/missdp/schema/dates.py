@@ -408,7 +408,7 @@ class Date(Numeric):
         """Unit of the calendar in which the values of a date attribute are counted since 1970.
 
         One of "Y" (years), "M" (months), "D" (days), "h" (hours), "m" (minutes), "s" (seconds) and
-        "ms" (milliseconds). Public.
+        "ms" (milliseconds). The value is public.
         """
         assert self.resolution is not None  # set by the constructor
         return self.resolution
@@ -433,7 +433,8 @@ class Date(Numeric):
     def in_text(self) -> DateFormat:
         """Format in which a date attribute reads dates from text and writes them.
 
-        A `DateFormat`: the declared pattern or number format, by default ISO 8601. Public.
+        The value is a `DateFormat`: the declared pattern or number format, by default ISO 8601. The
+        value is public.
         """
         return DateFormat(self.format)
 
@@ -441,7 +442,7 @@ class Date(Numeric):
     def zoned(self) -> bool:
         """True if the values of the attribute are moments in UTC, read with their time zone.
 
-        A date without a time of day has no zone, so this is False. Public.
+        A date without a time of day has no zone, so this is False. The value is public.
         """
         return False
 
@@ -612,7 +613,7 @@ class DateTime(Date):
     def zoned(self) -> bool:
         """True if the values of the attribute are moments in UTC, read with their time zone.
 
-        This is the case if ``timezone`` is declared. Public.
+        This is the case if ``timezone`` is declared. The value is public.
         """
         return self.timezone is not None
 

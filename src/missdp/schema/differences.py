@@ -122,7 +122,7 @@ class Difference(Numeric):
         """Number of units of the two dates in one unit of their difference.
 
         For example 7.0 for a difference in weeks between dates in days. 0 if the unit of the
-        difference is finer than the unit of the dates, or cannot be converted. Public.
+        difference is finer than the unit of the dates, or cannot be converted. The value is public.
         """
         date_unit = UNIT_NAMES[self.resolution or "D"]
         sizes = _MONTHS if self.resolution in ("Y", "M") else _SECONDS
@@ -149,7 +149,7 @@ class Difference(Numeric):
         """Name of the date that is modelled together with the difference of two dates.
 
         The parameter ``computes`` names the other date. If it is not declared, a schema sets it to
-        the date with the wider bounds. Public.
+        the date with the wider bounds. The value is public.
         """
         return self.earlier if self.computes == self.later else self.later
 
@@ -158,7 +158,7 @@ class Difference(Numeric):
         """Name of the date that is computed from the modelled date and the difference.
 
         The parameter ``computes`` names it. If it is not declared, a schema sets it to the date
-        with the wider bounds. Public.
+        with the wider bounds. The value is public.
         """
         return self.later if self.base == self.earlier else self.earlier
 
@@ -304,7 +304,7 @@ class Difference(Numeric):
     def dates(self) -> tuple[str, str]:
         """Names of the two dates of the difference: the later date, then the earlier date.
 
-        A tuple of two texts. Public.
+        The value is a public pair of texts.
         """
         return self.later, self.earlier
 
@@ -378,12 +378,18 @@ class EitherDate(Date):
 
     @property
     def zoned(self) -> bool:
-        """True if the values of the attribute are moments in UTC. Public."""
+        """True if the values of the attribute are moments in UTC.
+
+        The value is public.
+        """
         return self.world
 
     @property
     def dates(self) -> tuple[str, str]:
-        """Names of the two dates: the preferred date, then its replacement. Public."""
+        """Names of the two dates: the preferred date, then its replacement.
+
+        The value is public.
+        """
         return self.first, self.second
 
     @staticmethod

@@ -174,7 +174,7 @@ class Layout(SchemaTable):
     def plain(self) -> bool:
         """True if numbers in text have a decimal point and no digit groups, as declared.
 
-        Public.
+        The value is public.
         """
         return (self.decimal, self.thousands) == (".", "")
 
@@ -182,7 +182,7 @@ class Layout(SchemaTable):
     def is_utf8(self) -> bool:
         """True if text files are declared to be UTF-8, with or without a byte order mark.
 
-        Public.
+        The value is public.
         """
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
 
@@ -306,8 +306,9 @@ class Unit(SchemaTable):
     def bound(self) -> int:
         """Largest amount, in rows, that all rows of one unit of protection add to a count together.
 
-        A unit of protection is the set of rows with one identifier. An int: ``max_rows``, or 1 if a
-        unit counts as one. The noise of a count is proportional to it. Public.
+        A unit of protection is the set of rows with one identifier. The value is an int:
+        ``max_rows``, or 1 if a unit counts as one. The noise of a count is proportional to it. The
+        value is public.
         """
         return self.max_rows if self.counts_as == "rows" else 1
 

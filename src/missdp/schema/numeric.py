@@ -195,7 +195,8 @@ class Numeric(Attribute):
         """True if a numeric attribute declares bins, edges or spikes.
 
         A bin is an interval of values, and a spike is a single value that is counted separately.
-        Without them a fit may estimate bins. Bins of an earlier release count as declared. Public.
+        Without them a fit may estimate bins. Bins of an earlier release count as declared. The
+        value is public.
         """
         return self.bins is not None or self.edges is not None or bool(self.spikes)
 
@@ -203,9 +204,9 @@ class Numeric(Attribute):
     def binning(self) -> Binning:
         """Bins and spikes by which the values of a numeric attribute are counted.
 
-        A bin is an interval of values, and a spike is a single value that is counted separately. A
-        :class:`Binning`: bins of an earlier release, declared bins, or bins of equal width. Edges
-        and spikes are in the unit of the column. Released or public.
+        A bin is an interval of values, and a spike is a single value that is counted separately.
+        The value is a :class:`Binning`: bins of an earlier release, declared bins, or bins of equal
+        width. Edges and spikes are in the unit of the column. The value is released or public.
         """
         if isinstance(self.bins, Binning):
             return self.bins
@@ -218,8 +219,8 @@ class Numeric(Attribute):
     def bin_edges(self) -> Floats:
         """Edges of the bins of a numeric attribute, in increasing order.
 
-        An ndarray of float, of shape ``(n_bins + 1,)``, in the unit of the column, from ``lower``
-        to ``upper``. Released or public.
+        The value is an ndarray of float, of shape ``(n_bins + 1,)``, in the unit of the column,
+        from ``lower`` to ``upper``. The value is released or public.
         """
         return np.asarray(self.binning.edges, dtype=np.float64)
 
@@ -267,9 +268,9 @@ class Numeric(Attribute):
         """Number of codes for the values of a numeric attribute: one for each bin and each spike.
 
         A code is the whole number that stands for a bin or spike in counts. A bin is an interval of
-        values, and a spike is a single value that is counted separately. An int of at least 1. A
-        bin whose possible values are all spikes has no code. Missing cells are not included.
-        Released or public.
+        values, and a spike is a single value that is counted separately. The value is an int of at
+        least 1. A bin whose possible values are all spikes has no code. Missing cells are not
+        included. The value is released or public.
         """
         return len(self._bins.centres)
 
@@ -278,8 +279,9 @@ class Numeric(Attribute):
         """Middle of each bin, and value of each spike, in the order of their codes.
 
         A code is the whole number that stands for a bin or spike in counts. A bin is an interval of
-        values, and a spike is a single value that is counted separately. An ndarray of float, of
-        shape ``(size,)``, increasing, in the unit of the column. Released or public.
+        values, and a spike is a single value that is counted separately. The value is an ndarray of
+        float, of shape ``(size,)``, increasing, in the unit of the column. The value is released or
+        public.
         """
         if self.step is None:
             return self._bins.centres
@@ -290,9 +292,9 @@ class Numeric(Attribute):
         """Smallest and largest value of each code of a numeric attribute.
 
         A code is the whole number that stands for a bin (an interval of values) or a spike (a
-        single value) in counts. Two ndarrays of float, the smallest and the largest values, each of
-        shape ``(size,)`` in the order of the codes. The unit is the unit of the column. A spike has
-        two equal values. Released or public.
+        single value) in counts. The value is a pair of ndarrays of float, the smallest and the
+        largest values, each of shape ``(size,)`` in the order of the codes. The unit is the unit of
+        the column. A spike has two equal values. The value is released or public.
         """
         low, high = self._bins.code_ranges
         return self._values(low), self._values(high)
@@ -317,9 +319,9 @@ class Numeric(Attribute):
         """Texts of the codes of a numeric attribute: ``"[0, 10)"`` for a bin, ``"0"`` for a spike.
 
         A code is the whole number that stands for a bin (an interval of values) or a spike (a
-        single value) in counts. A tuple of ``size`` texts in the order of the codes. A bin with
-        spikes names them: ``"[0, 10) except 0"``. The last bin is closed, although its text ends in
-        a parenthesis. Released or public.
+        single value) in counts. The value is a tuple of ``size`` texts in the order of the codes. A
+        bin with spikes names them: ``"[0, 10) except 0"``. The last bin is closed, although its
+        text ends in a parenthesis. The value is released or public.
         """
         return self._bins.labels(self._values, self.format_value)
 

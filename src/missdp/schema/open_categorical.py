@@ -114,7 +114,7 @@ class OpenCategorical(Categorical):
         """True if a missing cell of the attribute makes reading of the table fail with DataError.
 
         This is the case if the attribute declares no kind of missing. Every other cell can be read,
-        since all values that are not levels have the level ``other``. Public.
+        since all values that are not levels have the level ``other``. The value is public.
         """
         return not self.kinds
 
@@ -227,7 +227,7 @@ class ReleasedCategorical(Categorical):
         """True if a missing cell of the attribute makes reading of the table fail with DataError.
 
         This is the case if the attribute declares no kind of missing. Every other cell can be read,
-        since all values that are not levels have the level ``other``. Public.
+        since all values that are not levels have the level ``other``. The value is public.
         """
         return not self.kinds
 

@@ -59,9 +59,9 @@ class Rule(Record, abstract=True):
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers and messages. Public.
+        """The rule as a text for human readers and messages.
 
-        For rules without another text it is the text of the first field.
+        For rules without another text it is the text of the first field. The value is public.
         """
         return str(getattr(self, self.kind))
 
@@ -182,7 +182,7 @@ class NotApplicable(Rule):
     def text(self) -> str:
         """The rule as a text for human readers, such as "hours is not applicable unless job = 1".
 
-        Public.
+        The value is public.
         """
         names = ", ".join(map(str, self.not_applicable))
         verb = "is" if len(self.not_applicable) == 1 else "are"
@@ -225,7 +225,10 @@ class Never(Rule):
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers: "never", then the excluded condition. Public."""
+        """The rule as a text for human readers: "never", then the excluded condition.
+
+        The value is public.
+        """
         return f"never {self.never}"
 
     def _bound(self, columns: Columns) -> Iterator[BoundRule]:
@@ -272,7 +275,10 @@ class Determined(Rule):
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers, such as "years follows from degree". Public."""
+        """The rule as a text for human readers, such as "years follows from degree".
+
+        The value is public.
+        """
         return f"{self.determined} follows from {', '.join(map(str, self.by))}"
 
     def _bound(self, columns: Columns) -> Iterator[BoundRule]:

@@ -195,7 +195,7 @@ class Schema(Record):
     def rule_set(self) -> RuleSet:
         """All rules of the schema, bound to its attributes, to complete and check rows.
 
-        A rule is a public fact about all rows. A `RuleSet`, public.
+        A rule is a public fact about all rows. The value is a public `RuleSet`.
         """
         return RuleSet(self.columns, self.rules)
 
@@ -203,7 +203,7 @@ class Schema(Record):
     def columns(self) -> Columns:
         """Map from the name of each attribute of the schema to the attribute, in schema order.
 
-        Public. Columns that are never read are not included.
+        The value is public. Columns that are never read are not included.
         """
         return {attribute.name: attribute for attribute in self.attributes}
 
@@ -212,8 +212,8 @@ class Schema(Record):
         """The schema without its unit of protection and its survey weights.
 
         A unit of protection is the set of rows with one identifier. The result describes rows that
-        were already sampled by unit and weighted. No guarantee for a unit follows from it. A
-        :class:`Schema`, public.
+        were already sampled by unit and weighted. No guarantee for a unit follows from it. The
+        value is a public :class:`Schema`.
         """
         plain = self.unit is None and self.weight is None
         return self if plain else replace(self, unit=None, weight=None)
@@ -223,7 +223,7 @@ class Schema(Record):
         """True if rows of the table count different amounts.
 
         The reason is a survey weight, or a unit of protection (all rows of one person) that counts
-        as one. Public.
+        as one. The value is public.
         """
         return self.weight is not None or (self.unit is not None and self.unit.counts_as == "one")
 
@@ -232,7 +232,7 @@ class Schema(Record):
         """The schema of the columns that are stored in a table, without computed attributes.
 
         Differences of two dates are computed when a row is read. They, and rules that name them,
-        are left out. A :class:`Schema` in the same order, public.
+        are left out. The value is a public :class:`Schema` in the same order.
         """
         stored = tuple(a for a in self.attributes if not isinstance(a, Computed))
         if len(stored) == len(self):
@@ -245,7 +245,8 @@ class Schema(Record):
     def output_columns(self) -> Schema:
         """The schema of an output file: fresh keys, then the stored columns of a table.
 
-        A :class:`Schema` in the order of the file. Keys are numeric attributes from 1 on. Public.
+        The value is a :class:`Schema` in the order of the file. Keys are numeric attributes from 1
+        on. The value is public.
         """
         keys = (Numeric(name=n, lower=1, upper=MAX_INTEGER - 1, integer=True) for n in self.keys)
         return Schema((*keys, *self.input_columns))
@@ -254,7 +255,7 @@ class Schema(Record):
     def ignored_columns(self) -> tuple[str, ...]:
         """Names of the columns that are never read: columns of keys, then ignored columns.
 
-        A tuple of str. Public.
+        The value is a public tuple of str.
         """
         return (*self.keys, *self.ignore)
 
@@ -287,7 +288,7 @@ class Schema(Record):
     def names(self) -> tuple[str, ...]:
         """Names of the attributes of the schema, in their order.
 
-        A tuple of str. Public.
+        The value is a public tuple of str.
         """
         return tuple(attribute.name for attribute in self.attributes)
 
@@ -295,8 +296,8 @@ class Schema(Record):
     def nullable(self) -> tuple[str, ...]:
         """Names of the attributes of the schema whose cells may be missing, in schema order.
 
-        A tuple of str. Attributes that are only not applicable to some rows are not included.
-        Public.
+        The value is a tuple of str. Attributes that are only not applicable to some rows are not
+        included. The value is public.
         """
         return tuple(a.name for a in self.attributes if a.nullable)
 
@@ -520,9 +521,9 @@ class Schema(Record):
     def undeclared(self) -> dict[str, tuple[str, ...]]:
         """Facts of the schema that were read from private data and are not declared public yet.
 
-        A dict of str to tuple of str: for each column with marks, the names of the marked facts.
-        The entry ``"[file]"`` has the facts about text files, which `Layout` marks. An unread
-        column has the fact ``"kind"``. Empty if every fact is declared public.
+        The value is a dict of str to tuple of str: for each column with marks, the names of the
+        marked facts. The entry ``"[file]"`` has the facts about text files, which `Layout` marks.
+        An unread column has the fact ``"kind"``. Empty if every fact is declared public.
         """
         unread = dict.fromkeys(self.undeclared_columns, ("kind",))
         marked = {a.name: a.undeclared for a in self.attributes if a.undeclared} | unread
@@ -635,9 +636,9 @@ class Schema(Record):
     def tables(self) -> dict[str, SchemaTable]:
         """Facts of the schema about all rows, by the name of their table in a TOML file.
 
-        A dict with some of the keys "unit", "weight" and "file", whose values are a :class:`Unit`,
-        a :class:`SurveyWeight` and a :class:`Layout`. Facts that equal their defaults are left out.
-        Public.
+        The value is a dict with some of the keys "unit", "weight" and "file", whose values are a
+        :class:`Unit`, a :class:`SurveyWeight` and a :class:`Layout`. Facts that equal their
+        defaults are left out. The value is public.
         """
         declared = {name: getattr(self, name) for name in TABLES}
         return {name: fact for name, fact in declared.items() if fact not in (None, PLAIN)}

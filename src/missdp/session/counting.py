@@ -374,7 +374,7 @@ class CountingSource(abc.ABC):
     def weighed(self) -> bool:
         """True if the rows of the source have weights. Then counts are in units of 2**-20 of a row.
 
-        Public.
+        The value is public.
         """
         return False
 

@@ -71,7 +71,7 @@ class HeldSource(CountingSource):
     def weighed(self) -> bool:
         """True if the rows of the source have weights. Then counts are in units of 2**-20 of a row.
 
-        Public.
+        The value is public.
         """
         return self._weights is not None
 

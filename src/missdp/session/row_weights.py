@@ -67,7 +67,7 @@ class RowWeight:
     def names(self) -> tuple[str, ...]:
         """Names of the attributes whose codes determine the weight of a row.
 
-        A tuple of str, in the order of ``squares``. Public.
+        The value is a tuple of str, in the order of ``squares``. The value is public.
         """
         return tuple(self.squares)
 

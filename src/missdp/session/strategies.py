@@ -57,7 +57,7 @@ class Strategy:
     def models_missingness(self) -> bool:
         """True if missing cells are modelled, so that synthetic rows have missing cells.
 
-        Public.
+        Of the four strategies, only "joint" models them. The value is public.
         """
         return self.rows == "extended"
 
@@ -65,7 +65,8 @@ class Strategy:
     def needs_rows(self) -> bool:
         """True if this strategy needs the rows in memory, or a source that changes its rows.
 
-        It then drops rows or fills cells. Public.
+        Strategies that drop rows or fill cells need them: "complete-rows" and "impute-first". The
+        value is public.
         """
         return self.complete_only or self.fills
 

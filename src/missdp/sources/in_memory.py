@@ -87,9 +87,9 @@ class MemorySource(HeldSource):
 
     @property
     def table(self) -> Table:
-        """The rows of the source as a :class:`~missdp.table.Table`. Private.
+        """The rows of the source as a :class:`~missdp.table.Table`.
 
-        Changes of the rows, such as other bins, are applied.
+        Changes of the rows, such as other bins, are applied. The value is private.
         """
         return Table.of_block(self.schema, self._rows(), kind=self._kind)
 

@@ -188,8 +188,8 @@ class Rows:
     def names(self) -> tuple[str, ...]:
         """Names of the columns of the table that are read, in the order of the input.
 
-        A tuple of str without the ignored columns. They come from a header, so they are public only
-        if the header is.
+        The value is a tuple of str without the ignored columns. They come from a header, so they
+        are public only if the header is public.
 
         Raises
         ------
@@ -319,7 +319,7 @@ class Rows:
     def files(self) -> tuple[Path, ...]:
         """Paths of the files from which the rows are read, in the order of reading.
 
-        A tuple of Path, empty for frames and databases. Public.
+        The value is a tuple of Path, empty for frames and databases. The value is public.
         """
         return tuple(file.path for file in self.data_files)
 
@@ -327,7 +327,7 @@ class Rows:
     def is_text(self) -> bool:
         """True if the rows come from CSV files, in which a malformed row makes all rows unreadable.
 
-        Public.
+        The value is public.
         """
         return any(file.is_of(CSV_FILES) for file in self.data_files)
 
