@@ -28,7 +28,9 @@ class Strategy:
     Parameters
     ----------
     name : str
-        Name of the strategy: "joint", "observed", "complete-rows" or "impute-first".
+        Name of the strategy. "joint" counts every row, with missing cells as levels. "observed"
+        counts the rows without a missing cell in the counted attributes. "complete-rows" drops rows
+        with any missing cell. "impute-first" fills missing cells privately before.
     rows : {"observed", "extended"}
         The rows over which a set of attributes is counted. "observed": the rows without a missing
         cell in these attributes. "extended": every row, with missing cells as additional levels.
@@ -37,9 +39,9 @@ class Strategy:
     fills : bool, default False
         True if missing cells are filled, each row separately, before anything is modelled.
     required_sets : {"none", "schema", "parameters", "data"}, default "none"
-        Origin of the sets of attributes that a row must have observed to be read. "none": every row
-        is read. "schema" or "parameters": the schema, or the parameters of the synthesizer,
-        determine the sets. "data": earlier releases choose the sets.
+        Origin of the sets of attributes that a row must have observed to be read. With "none" every
+        row is read. With "schema" or "parameters", these public facts determine the sets. With
+        "data", earlier releases choose the sets.
 
     Examples
     --------
