@@ -413,7 +413,7 @@ class Attribute(Column, abstract=True):
         return (*first, *(KINDS[1:2] if self.nullable else ()), *others)
 
     def codes_of(self, kind: Kind) -> tuple[str | float, ...]:
-        """Return the values that stand for one kind of missing in the cells of an attribute.
+        """Return the values that stand for missing cells of one kind in the data, such as -9.
 
         Parameters
         ----------
@@ -430,7 +430,7 @@ class Attribute(Column, abstract=True):
 
     @property
     def extended_size(self) -> int:
-        """Number of codes of an attribute, with each kind of missing as one more level.
+        """Number of codes of an attribute: codes of values, and of reasons for missing values.
 
         A code is the whole number that stands for a value, or for a reason why a cell has no value,
         in counts. The value is a public int, equal to ``size + len(kinds)``.

@@ -146,7 +146,7 @@ class Difference(Numeric):
 
     @property
     def base(self) -> str:
-        """Name of the date that is modelled together with the difference of two dates.
+        """Name of the date that a model holds together with the difference of two dates.
 
         The parameter ``computes`` names the other date. If it is not declared, a schema sets it to
         the date with the wider bounds. The value is public.
@@ -266,7 +266,7 @@ class Difference(Numeric):
         return Derived(text, columns[self.target], by, terms=(1.0, sign), instead=instead)
 
     def either_date(self, columns: Columns) -> EitherDate | None:
-        """Return the attribute that dates rows in which the modelled date is missing.
+        """Return an attribute with the date that is present, for rows without the modelled date.
 
         Without it, the computed date would be lost in these rows.
 

@@ -289,7 +289,7 @@ class Numeric(Attribute):
 
     @property
     def code_ranges(self) -> tuple[Floats, Floats]:
-        """Smallest and largest value of each code of a numeric attribute.
+        """Smallest and largest value of each bin and each spike of a numeric attribute.
 
         A code is the whole number that stands for a bin (an interval of values) or a spike (a
         single value) in counts. The value is a pair of ndarrays of float, the smallest and the

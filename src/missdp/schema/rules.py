@@ -66,7 +66,7 @@ class Rule(Record, abstract=True):
         return str(getattr(self, self.kind))
 
     def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
-        """Bind the rule to the attributes of a schema, so that rows can be checked by it.
+        """Convert the rule to a form by which rows of a schema can be checked and completed.
 
         Parameters
         ----------

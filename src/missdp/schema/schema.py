@@ -193,7 +193,7 @@ class Schema(Record):
 
     @cached_property
     def rule_set(self) -> RuleSet:
-        """All rules of the schema, bound to its attributes, to complete and check rows.
+        """All rules of the schema, in the form in which rows are checked and completed.
 
         A rule is a public fact about all rows. The value is a public `RuleSet`.
         """
@@ -532,7 +532,9 @@ class Schema(Record):
         return marked
 
     def declare_public(self) -> Schema:
-        """Return the schema with all facts declared public, by removing its marks.
+        """Return a copy of the schema in which all facts are declared public.
+
+        Marks of facts that were read from private data are removed.
 
         The caller is responsible for this declaration. Nothing checks it, and guarantees build on
         it.

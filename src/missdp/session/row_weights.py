@@ -101,11 +101,11 @@ class RowWeight:
         return np.asarray(np.floor(np.minimum(factor, self.max_weight)), dtype=np.int64)
 
     def recoded(self, codes: Mapping[str, Ints]) -> RowWeight:
-        """Return the weight for rows whose attributes have other codes, such as finer bins.
+        """Return the weight function for rows whose attributes have other codes.
 
         Parameters
         ----------
-        codes : mapping of str to ndarray of int, of shape (n_new_codes,)
+        codes : mapping of str to ndarray of int, each of shape (n_new_codes,)
             For each attribute the present code of each new code. Released or public.
 
         Returns

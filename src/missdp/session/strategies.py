@@ -57,7 +57,7 @@ class Strategy:
 
     @property
     def models_missingness(self) -> bool:
-        """True if missing cells are modelled, so that synthetic rows have missing cells.
+        """True if a strategy models missing cells, so that synthetic rows have missing cells.
 
         Of the four strategies, only "joint" models them. The value is public.
         """
@@ -65,15 +65,15 @@ class Strategy:
 
     @property
     def needs_rows(self) -> bool:
-        """True if this strategy needs the rows in memory, or a source that changes its rows.
+        """True if a strategy for missing cells needs the rows in memory, or changes of rows.
 
-        Strategies that drop rows or fill cells need them: "complete-rows" and "impute-first". The
-        value is public.
+        Strategies that drop rows or fill cells need them: "complete-rows" and "impute-first". A
+        source that drops or fills while it streams suffices. The value is public.
         """
         return self.complete_only or self.fills
 
     def required(self, clique: Iterable[str], schema: Schema) -> frozenset[str]:
-        """Return the attributes that a row must have observed to enter the counts of a set.
+        """Return the attributes that must be observed in a row so that a strategy counts the row.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Strategy:
         return nullable & frozenset(clique) if self.rows == "observed" else frozenset()
 
     def implies_total(self, clique: Iterable[str], schema: Schema) -> bool:
-        """Return whether the counts of a set of attributes add up to the number of all rows.
+        """Return whether counts of some attributes add up to the number of all rows.
 
         Parameters
         ----------
@@ -105,12 +105,12 @@ class Strategy:
         Returns
         -------
         bool
-            True if no row is left out because of a missing cell. Public.
+            True if the strategy leaves out no row because of a missing cell. Public.
         """
         return not self.required(clique, schema)
 
     def every_row_counts(self, schema: Schema) -> bool:
-        """Return whether the counts of all sets of attributes have one total.
+        """Return whether a strategy counts equally many rows for each set of attributes.
 
         This is the case if missing cells are modelled, if rows with missing cells are dropped, or
         if no cell may be missing.
@@ -152,7 +152,7 @@ class Strategy:
         return schema.extended_shape(names) if self.models_missingness else schema.shape(names)
 
     def check(self, source: MarginalSource) -> None:
-        """Check that a source can be counted by this strategy.
+        """Check that a source of private rows can be counted by a strategy for missing cells.
 
         A strategy that drops rows or fills cells needs the rows in memory, or a source that drops
         or fills while it streams.

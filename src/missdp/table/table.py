@@ -279,7 +279,7 @@ class Table:
         return cls(schema, _columns(block, schema.names), kind=kind)
 
     def block(self) -> dict[Any, NDArray[Any]]:
-        """Return the columns of the table as a block: a dictionary of arrays.
+        """Return the columns of the table as a dictionary of arrays, which is called a block.
 
         Row functions take blocks. A row function maps each row of a block to one row.
 
