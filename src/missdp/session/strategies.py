@@ -28,12 +28,14 @@ class Strategy:
     Parameters
     ----------
     name : str
-        Name of the strategy. "joint" counts every row, with missing cells as levels. "observed"
-        counts the rows without a missing cell in the counted attributes. "complete-rows" drops rows
-        with any missing cell. "impute-first" fills missing cells privately before.
+        Name of the strategy. With "joint" every row is counted, and missing cells are levels. With
+        "observed", the rows without a missing cell in the counted attributes are counted. With
+        "complete-rows", rows with any missing cell are dropped. With "impute-first", missing cells
+        are filled before.
     rows : {"observed", "extended"}
-        The rows over which a set of attributes is counted. "observed": the rows without a missing
-        cell in these attributes. "extended": every row, with missing cells as additional levels.
+        The rows over which a set of attributes is counted. With "observed", these are the rows
+        without a missing cell in the attributes. With "extended", these are all rows, with missing
+        cells as additional levels.
     complete_only : bool, default False
         True if rows with any missing cell are dropped before anything is counted.
     fills : bool, default False
