@@ -296,8 +296,9 @@ class Date(Numeric):
         They are stored as numbers of units of the calendar since 1970.
     step : str, default "day"
         ``"day"``, ``"week"``, ``"month"``, ``"quarter"`` or ``"year"``, or several: ``"2 weeks"``.
-        Dates are rounded down to a whole number of steps from ``lower``. The step determines the
-        unit of the calendar: years, months, or days.
+        Dates are rounded down to a whole number of steps from ``lower``. ``upper`` must be a whole
+        number of steps after ``lower``. The step determines the unit of the calendar: years,
+        months, or days.
     bins : int or Binning, optional
         Number of bins of equal width, or released bins, as for :class:`Numeric`.
     edges, spikes : tuple of str, optional
@@ -571,7 +572,8 @@ class DateTime(Date):
         zone are in ``timezone``.
     step : str, default "second"
         ``"hour"``, ``"minute"``, ``"second"`` or ``"millisecond"``, or several: ``"15min"``.
-        Moments are rounded down to a whole number of steps from ``lower``.
+        Moments are rounded down to a whole number of steps from ``lower``. ``upper`` must be a
+        whole number of steps after ``lower``.
     timezone : str, optional
         The zone of the output, such as ``"UTC"`` or ``"Europe/Berlin"``. Every cell must state its
         zone, which may be another. By default no cell may state a zone.

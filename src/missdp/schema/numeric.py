@@ -68,7 +68,8 @@ class Numeric(Attribute):
         separately, like a level, and drawn exactly. Its bin holds the other values.
     step : float, optional
         All values are ``lower`` plus a whole multiple of the step: 0.01 for amounts in cents.
-        Values are rounded to the step when they are read.
+        Values are rounded to the step when they are read. ``upper`` must be ``lower`` plus a whole
+        number of steps.
     nullable : bool, default False
         True if a cell may be missing.
     **facts
