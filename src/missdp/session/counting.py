@@ -56,54 +56,47 @@ Reads: TypeAlias = Literal["counts", "weights", "rows"]
 
 @runtime_checkable
 class MarginalSource(Protocol):
-    """Protocol of sources: objects that return exact counts of the rows of a private table.
+    """Exact counts of a private table. They are private and must not be released.
 
-    Pass an object with these two members to a synthesizer to count rows outside this package. The
-    counts are private and must not be released. A session, the object that releases noisy numbers,
-    adds the noise and charges a budget for it. A guarantee then has the condition
-    `CountedOutsideTheKernel`, which is not checked. An implementation defines ``schema`` and
-    ``counts``. The conformance suite in ``tests/sources`` runs over every implementation.
+    An implementation needs a schema and one method. The conformance suite in ``tests/sources``
+    runs over every implementation.
 
     Notes
     -----
-    Adding or removing one row must change the counts of each set of attributes by at most 1 in one
-    cell, missing cells or not. The L1 and L2 sensitivity is then 1.
+    Adding or removing one row changes each clique's counts by at most 1 in one cell (L1 and L2
+    sensitivity 1), missing cells or not.
     """
 
     @property
     def schema(self) -> Schema:
-        """Public facts about the columns of the rows that the source counts."""
+        """Public facts about the columns."""
         ...
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count the rows with each combination of codes of some attributes.
-
-        Several sets of attributes are counted in one pass.
+        """Count the rows in every cell of every clique, in one pass over the data.
 
         Parameters
         ----------
         cliques : iterable of tuple of str
-            Sets of attributes that are counted together, by name. The order of names is the order
-            of the axes of the counts. The empty tuple counts all rows.
+            Attribute names. Their order is the order of the axes. The empty clique counts all rows.
         rows : {"observed", "extended"}
-            ``"observed"``: only rows without a missing cell in the attributes of the set, in the
-            shape ``schema.shape(clique)``. ``"extended"``: every row, with kinds of missing as the
-            last levels of an attribute, in the shape ``schema.extended_shape(clique)``.
+            ``"observed"``: only rows observed on all attributes of the clique, in the shape
+            ``schema.shape(clique)``. ``"extended"``: every row, with missing as the last level of
+            each nullable attribute, in the shape ``schema.extended_shape(clique)``.
 
         Returns
         -------
-        dict of tuple of str to ndarray of int64
-            Exact numbers of rows, one array per distinct set. Private.
+        dict of tuple of str to array of int64
+            One array per distinct clique.
 
         Raises
         ------
         ParameterError
-            If a set repeats an attribute or has too many cells to hold in memory.
+            If a clique repeats an attribute or has too many cells to hold in memory.
         SchemaError
-            If a set names an attribute that the schema does not declare.
+            If a clique names an attribute that the schema does not declare.
         DataError
-            If the data does not fit the schema or cannot be read. The message quotes no value and
-            no count.
+            If the data does not fit the schema or cannot be read. Quotes no value and no count.
         """
         ...
 
@@ -282,19 +275,12 @@ def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group)
 
 
 class CountingSource(abc.ABC):
-    """Base class of sources whose rows are counted by this package, a chunk of rows at a time.
-
-    A subclass defines ``_count``, which adds each row once to a `Counter`, as codes.
-
-    Parameters
-    ----------
-    schema : Schema
-        Public facts about the columns.
+    """Base class of sources whose rows are added to a `Counter`, a chunk at a time.
 
     Attributes
     ----------
     engine : str
-        Name of the engine that counts in place of this package. Empty if this package counts.
+        The engine that counts in place of the kernel, empty if the kernel counts.
     """
 
     engine: ClassVar[str] = ""
@@ -304,95 +290,24 @@ class CountingSource(abc.ABC):
         self.schema = schema
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count the rows with each combination of codes of some attributes.
-
-        Several sets of attributes are counted in one pass.
-
-        Parameters
-        ----------
-        cliques : iterable of tuple of str
-            Sets of attributes that are counted together, by name. The order of names is the order
-            of the axes of the counts. The empty tuple counts all rows.
-        rows : {"observed", "extended"}
-            ``"observed"``: only rows without a missing cell in the attributes of the set, in the
-            shape ``schema.shape(clique)``. ``"extended"``: every row, with kinds of missing as the
-            last levels of an attribute, in the shape ``schema.extended_shape(clique)``.
-
-        Returns
-        -------
-        dict of tuple of str to ndarray of int64
-            Exact numbers of rows, one array per distinct set. If rows have weights, the unit is
-            2**-20 of a row. Private.
-
-        Raises
-        ------
-        ParameterError
-            If a set repeats an attribute or has too many cells to hold in memory.
-        SchemaError
-            If a set names an attribute that the schema does not declare.
-        DataError
-            If the data does not fit the schema or cannot be read. The message quotes no value and
-            no count.
-        """
+        """Count every clique, as `MarginalSource.counts` describes."""
         counter = self._counter(check_cliques(self.schema, cliques, rows))
         self._count(counter, None)
         return counter.result(rows)
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows with each combination of codes of some attributes.
-
-        Several sets of attributes are summed in one pass.
-
-        Parameters
-        ----------
-        cliques : iterable of tuple of str
-            Sets of attributes that are counted together, by name. The order of names is the order
-            of the axes of the sums.
-        weight : RowWeight
-            The function that gives each row a whole number as its weight.
-
-        Returns
-        -------
-        dict of tuple of str to ndarray of int64
-            Exact sums of weights, in the shape ``schema.extended_shape(clique)``. Rows with missing
-            cells are included. Private.
-
-        Raises
-        ------
-        ParameterError
-            If a set repeats an attribute or has too many cells to hold in memory.
-        SchemaError
-            If a set names an attribute that the schema does not declare.
-        DataError
-            If the data does not fit the schema or cannot be read.
-        """
+        """Add up the weights of the rows in every cell of every clique, missing cells included."""
         counter = self._counter(check_cliques(self.schema, cliques, "extended"))
         self._count(counter, weight)
         return counter.result("extended")
 
     @property
     def weighed(self) -> bool:
-        """True if the rows of the source have weights. Then counts are in units of 2**-20 of a row.
-
-        The value is public.
-        """
+        """Whether rows have weights, so that counts are in steps. Public."""
         return False
 
     def paid_by(self, budget: Filter | None) -> Self:
-        """Return the rows without the ledger of their schema, if a budget stands in this ledger.
-
-        A ledger is a database of budgets. The schema may name the ledger that each release from its
-        rows must charge.
-
-        Parameters
-        ----------
-        budget : Filter or None
-            The budget that is charged. None is valid only for a schema without a ledger.
-
-        Returns
-        -------
-        CountingSource
-            The source, whose schema has no ledger. Private.
+        """Return the rows without the ledger of their schema, if the budget stands in this ledger.
 
         Raises
         ------

@@ -35,23 +35,18 @@ from missdp.types import Ints
 
 
 class HeldSource(CountingSource):
-    """Source that counts rows in memory, which are held as codes. Base class of `MemorySource`.
-
-    The counts are exact and private. A session, the object that releases noisy numbers, adds the
-    noise and charges a budget for it.
+    """Source of rows in memory.
 
     Parameters
     ----------
     schema : Schema
         Public facts about the rows.
     rows : callable
-        Returns a dictionary of columns, each of shape (n_rows,): the codes of every attribute, and
-        numbers of some. Private. It is called once.
+        Returns the columns: codes of every attribute, and numbers of some. Private.
     valued : frozenset of str
-        Attributes that have numbers in addition to codes. Public.
+        Attributes that have numbers besides codes. Public.
     weights : ndarray of int64, shape (n_rows,), optional
-        The amount that each row counts, in steps of 2**-20 of a row. Private. By default each row
-        counts one.
+        The amount that each row counts, in steps. Private. By default each row counts one.
     """
 
     def __init__(
@@ -69,40 +64,32 @@ class HeldSource(CountingSource):
 
     @property
     def weighed(self) -> bool:
-        """True if the rows of the source have weights. Then counts are in units of 2**-20 of a row.
-
-        The value is public.
-        """
+        """Whether rows have weights, so that counts are in steps. Public."""
         return self._weights is not None
 
     def mapped(
         self, function: RowFunction, schema: Schema, generator: np.random.Generator | None = None
     ) -> Self:
-        """Return a source of the rows after a row function, with the weights of this source.
-
-        A row function maps each row to one row, by this row and public or released values alone.
+        """Return the result of a row function on these rows, with their weights.
 
         Parameters
         ----------
         function : RowFunction
             Function of a registered type.
         schema : Schema
-            Public facts about the resulting rows.
+            Public facts about the result.
         generator : numpy.random.Generator, optional
-            Draws the random numbers of rows, if the function needs them.
+            Draws the random numbers of rows.
 
         Returns
         -------
         HeldSource
-            A source of the same class. The function is applied when the rows are first counted.
-            Private.
+            The function is applied when the rows are first counted. Private.
 
         Raises
         ------
         SchemaError
             If the schema declares another unit, weight or ledger than the schema of this source.
-        ParameterError
-            If the type of the function is not registered.
         """
         check_registered(function)
         self.schema.check_same_rows(schema)
@@ -114,20 +101,7 @@ class HeldSource(CountingSource):
         return result
 
     def observed_on(self, names: Iterable[str]) -> Self:
-        """Return a source of the rows in which no cell of some attributes is missing.
-
-        Weights of rows are kept.
-
-        Parameters
-        ----------
-        names : iterable of str
-            The attributes.
-
-        Returns
-        -------
-        HeldSource
-            A source of the same class, whose rows were selected at once. Private.
-        """
+        """Return the rows without a missing cell in these attributes, with their weights."""
         rows, columns = self._rows(), dict(self._rows())
         if self._weights is not None:
             columns["weights", ""] = self._weights
@@ -139,13 +113,7 @@ class HeldSource(CountingSource):
         return result
 
     def code_columns(self) -> dict[str, NDArray[Any]]:
-        """Return the codes of all rows of the source, for each attribute.
-
-        Returns
-        -------
-        dict of str to ndarray of unsigned int, of shape (n_rows,)
-            In the order of the schema. Private.
-        """
+        """Return the codes of every attribute. Private."""
         rows = self._rows()
         return {name: rows[name] for name in self.schema.names}
 

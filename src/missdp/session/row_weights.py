@@ -20,34 +20,29 @@ from missdp.types import Ints
 
 @dataclass(frozen=True, eq=False)
 class RowWeight:
-    """Function that gives each row a whole number as its weight, to clip the vector of the row.
-
-    Sums of products need it: a row that is multiplied by its weight has a vector of bounded length,
-    which bounds the sensitivity. The weight depends on the codes of this row and on public or
-    released numbers alone.
+    """The factor that clips a row's vector of products: a whole number for each row.
 
     A row has a block of numbers for each attribute, of squared length ``squares[name][code]``. Some
     attributes have extra numbers that enter no product, of squared length
     ``extra_squares[name][code]``. The row's vector consists of the blocks, the extra numbers and
     the products of every two blocks. Blocks and extra numbers are multiplied by the factor ``f``,
-    which is ``first_order_weight``. Let S be the sum of the squared lengths of blocks, and Q the
-    sum of the squares of these squared lengths. Let R be the sum of the squared lengths of the
-    extra numbers. The squared length of the vector is ``f^2 (S + R) + (S^2 - Q) / 2``. The weight
-    is the largest whole number, up to ``max_weight``, that makes the multiplied vector at most
-    ``bound`` long.
+    which is ``first_order_weight``. Let S be the sum of the squared lengths of blocks, Q the sum of
+    the squares of these squared lengths, and R the sum of the squared lengths of the extra numbers.
+    The squared length of the vector is ``f^2 (S + R) + (S^2 - Q) / 2``. The weight is the largest
+    whole number, up to ``max_weight``, that makes the multiplied vector at most ``bound`` long.
 
     Parameters
     ----------
     squares : mapping of str to array of int64, each of shape (n_codes,)
         For each attribute the squared length of the block of each code, at least 0.
     first_order_weight : int
-        Factor of blocks and extra numbers relative to products, at least 0.
+        At least 0.
     bound : int
-        Largest length of a multiplied vector, at least 1.
+        At least 1.
     max_weight : int
-        Largest weight, at least 1 and below 2**32.
-    extra_squares : mapping of str to array of int64, each of shape (n_codes,), default {}
-        For the attributes with extra numbers, the squared length of these numbers for each code.
+        At least 1, below 2**32.
+    extra_squares : mapping of str to array of int64, each of shape (n_codes,)
+        For the attributes that have extra numbers.
 
     Examples
     --------
@@ -65,25 +60,11 @@ class RowWeight:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the attributes whose codes determine the weight of a row.
-
-        The value is a tuple of str, in the order of ``squares``. The value is public.
-        """
+        """Attributes whose codes it reads."""
         return tuple(self.squares)
 
     def __call__(self, codes: Mapping[str, NDArray[Any]]) -> Ints:
-        """Return the weight of each row of a chunk.
-
-        Parameters
-        ----------
-        codes : mapping of str to ndarray of int, of shape (n_rows,)
-            The codes of each attribute in ``names``. Private.
-
-        Returns
-        -------
-        ndarray of int64, of shape (n_rows,)
-            Weights from 0 to ``max_weight``. Private.
-        """
+        """Return the weight of each row of a chunk."""
         size = len(next(iter(codes.values()))) if codes else 0
         total, squared = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for name, lengths in self.squares.items():
@@ -101,41 +82,14 @@ class RowWeight:
         return np.asarray(np.floor(np.minimum(factor, self.max_weight)), dtype=np.int64)
 
     def recoded(self, codes: Mapping[str, Ints]) -> RowWeight:
-        """Return the weight function for rows whose attributes have other codes.
-
-        Parameters
-        ----------
-        codes : mapping of str to ndarray of int, each of shape (n_new_codes,)
-            For each attribute the present code of each new code. Released or public.
-
-        Returns
-        -------
-        RowWeight
-            The same weight of each row, computed from its new codes. As public as this weight.
-        """
+        """Return the weight for rows in another coding, which ``codes`` maps to this coding."""
         squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
         extra = {name: lengths[codes[name]] for name, lengths in self.extra_squares.items()}
         return RowWeight(squares, self.first_order_weight, self.bound, self.max_weight, extra)
 
 
 def weighted_source(source: MarginalSource) -> Any:
-    """Check that a source can add up weights of rows, and return it.
-
-    Parameters
-    ----------
-    source : MarginalSource
-        The source that counts the private rows.
-
-    Returns
-    -------
-    MarginalSource
-        The same source, which has the method ``weighted_counts``. Private.
-
-    Raises
-    ------
-    ParameterError
-        If the source has no such method.
-    """
+    """Return a source that has the method ``weighted_counts``, or raise an error."""
     if not has_method(source, "weighted_counts"):
         raise ParameterError(
             "this release counts rows by weights, and the source has no method weighted_counts; "
