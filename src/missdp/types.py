@@ -36,4 +36,4 @@ Flags: TypeAlias = Annotated[NDArray[np.bool_], ArrayType(np.bool_)]
 Clique: TypeAlias = tuple[int, ...]
 """Attributes by their positions in the schema, without repetition."""
 FrameKind: TypeAlias = Literal["pandas", "polars", "pyarrow"]
-"""The library of an input frame, which is also the library of the output."""
+"""The library of a data frame. The default library of output frames is the library of the input."""

@@ -29,7 +29,17 @@ _KINDS: Final = {"number": "numeric", "whole": "numeric", "date": "date", "datet
 
 @dataclass(frozen=True)
 class Value:
-    """A code of cells, its label, and a flag for codes of missing cells."""
+    """One value of a column in a code book, with its label and a flag for missing cells.
+
+    Parameters
+    ----------
+    code : str
+        The value as cells have it.
+    label : str, default ""
+        Its meaning for human readers.
+    missing : bool, default False
+        True if the code stands for a missing cell.
+    """
 
     code: str
     label: str = ""
@@ -38,7 +48,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """Facts of a code book about one column.
+    """The facts of a code book about one column of a table. Public.
 
     Parameters
     ----------
@@ -46,21 +56,23 @@ class Variable:
         Name of the column.
     source : str
         Place of the variable in the code book.
-    domain : str
-        The domain. "key" identifies rows or persons. "other" has no list of values, such as text.
-    values : tuple of Value
+    domain : {"levels", "ordered", "number", "whole", "date", "datetime", "boolean", "key", "other"}
+        The domain. "ordered" has ordered levels, and "whole" whole numbers. "key" identifies rows
+        or persons. "other" has no list of values, such as text.
+    values : tuple of Value, default ()
         Values in the order of the code book, including codes of missing cells.
     lower, upper : float or str, optional
         Bounds of a number or date.
-    date_facts : mapping of str to str
+    date_facts : mapping of str to str, default {}
         Format, step and timezone of a :class:`~missdp.Date`.
     nullable : bool, default True
         True if a cell may be empty. Few code books state this.
-    condition : str
-        The rows with a value, in the syntax of rules.
-    label : str
+    condition : str, default ""
+        The condition under which a row has a value, in the syntax of rules. Empty if every row has
+        one.
+    label : str, default ""
         Text for human readers.
-    notes : tuple of str
+    notes : tuple of str, default ()
         Other facts, and facts that could not be translated.
     """
 
@@ -77,7 +89,18 @@ class Variable:
     notes: tuple[str, ...] = ()
 
     def attribute(self) -> AnyAttribute:
-        """Return the attribute of these facts. Raise SchemaError if a fact is absent."""
+        """Return the attribute of a schema that follows from the facts of the code book.
+
+        Returns
+        -------
+        Attribute
+            Public.
+
+        Raises
+        ------
+        SchemaError
+            If the code book lacks a fact, such as bounds, or the column identifies rows or persons.
+        """
         if self.domain == "key":
             raise SchemaError(f"{self.name!r} identifies rows or persons: drop it from the data")
         facts = self._facts()
@@ -128,7 +151,13 @@ class Variable:
         return value.missing or self.domain in ("levels", "ordered")
 
     def check_values(self) -> None:
-        """Raise SchemaError if a code has two meanings."""
+        """Check that no code of the column has two meanings.
+
+        Raises
+        ------
+        SchemaError
+            If a code occurs twice with different labels or flags.
+        """
         value_of_code: dict[str, Value] = {}
         for value in self.values:
             if value_of_code.setdefault(value.code, value) != value:
@@ -162,16 +191,25 @@ class Variable:
 
 @dataclass(frozen=True)
 class CodeBook:
-    """The variables of a code book, and the schema that follows from them.
+    """The variables of a code book, and the schema that follows from them. Public.
+
+    A code book is a document that describes the columns of a table. :func:`read_codebook` reads it
+    from a file, without any row of data. Facts that cannot be translated are listed, and nothing is
+    guessed.
 
     Parameters
     ----------
     format : str
         Name of the format, for human readers.
     variables : tuple of Variable
-        Facts about columns. Public.
+        Facts about columns, in the order of the code book.
     notes : tuple of str, default ()
         Facts about the table that could not be translated.
+
+    Raises
+    ------
+    SchemaError
+        If two variables have one name, or a code has two meanings.
 
     Examples
     --------
@@ -208,7 +246,15 @@ class CodeBook:
         return attributes, problems
 
     def schema(self) -> Schema:
-        """Return the schema of all variables with sufficient facts.
+        """Return the schema of all variables of the code book with sufficient facts.
+
+        Skip conditions become :class:`~missdp.schema.NotApplicable` rules, if they fit the
+        attributes.
+
+        Returns
+        -------
+        Schema
+            Attributes in the order of the code book. Public.
 
         Raises
         ------
@@ -221,11 +267,25 @@ class CodeBook:
         return Schema(tuple(attributes.values()), tuple(self._rules()))
 
     def omitted(self) -> Mapping[str, str]:
-        """Return the variables that are not in the schema, with the absent fact of each."""
+        """Return the variables of the code book that are not in the schema, with the reasons.
+
+        Returns
+        -------
+        dict of str to str
+            For each omitted variable, by its name, a sentence about the absent fact. Public.
+        """
         return dict(self._attributes[1])
 
     def untranslated(self) -> tuple[str, ...]:
-        """Return conditions that do not fit the schema, such as conditions on other columns."""
+        """Return conditions of the code book that do not fit the schema of its variables.
+
+        A condition on a column outside the schema is an example.
+
+        Returns
+        -------
+        tuple of str
+            A sentence for each column with such a condition. Public.
+        """
         return tuple(
             f"{name} has a value only if: {rule.unless}"
             for rule in self._rules(fitting=False)
@@ -245,9 +305,22 @@ class CodeBook:
                 yield rule
 
     def to_toml(self, path: str | Path) -> None:
-        """Write the schema to a TOML file, with the source of each attribute as a comment.
+        """Write the schema of the code book to a TOML file, for a person to complete.
 
-        Comments at the end list the other variables, with their absent facts.
+        The source of each attribute is a comment. Comments at the end list the other variables,
+        with their absent facts. The file is written completely or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. An existing file is replaced.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        SchemaError
+            If no variable has sufficient facts.
         """
         remarks = {v.name: tuple(v.remarks()) for v in self.variables}
         self.schema().to_toml(path, comments=remarks, notes="".join(self._at_the_end()))

@@ -18,7 +18,9 @@ _FORMATS = ".json (Frictionless), .csv (REDCap), .xml (DDI-Codebook), .sav or .d
 
 
 def read_codebook(path: str | Path) -> CodeBook:
-    """Read the facts of a code book about each column of a table.
+    """Read a code book: a file that describes the columns of a table, without its rows.
+
+    Use it to start a schema from public facts: ``read_codebook(path).schema()``.
 
     Parameters
     ----------
@@ -30,12 +32,14 @@ def read_codebook(path: str | Path) -> CodeBook:
     Returns
     -------
     CodeBook
-        Public facts. No row of data is read.
+        Facts about each column. Public. No row of data is read.
 
     Raises
     ------
     SchemaError
-        If the file cannot be read, or is not in one of these formats.
+        If the file cannot be read, is not in one of these formats, or contradicts itself.
+    MissingDependencyError
+        If the package for files of SPSS and Stata is not installed.
 
     Examples
     --------

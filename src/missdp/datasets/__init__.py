@@ -24,35 +24,56 @@ __all__ = ["Dataset", "yrbss"]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A bundled public data set: a Parquet file and its schema.
+    """A bundled public data set for examples: a file of rows, and the schema of its columns.
+
+    :func:`yrbss` returns one. The rows are public, so no budget is needed to look at them.
 
     Parameters
     ----------
     path : Path
-        Parquet file.
+        The Parquet file with the rows.
     schema_path : Path
-        TOML schema.
+        The TOML file with the schema.
+
+    Examples
+    --------
+    >>> yrbss().schema().names[:3]
+    ('age', 'gender', 'grade')
     """
 
     path: Path
     schema_path: Path
 
     def schema(self) -> Schema:
-        """Read the schema of the data set."""
+        """Read the schema of the data set from its TOML file.
+
+        Returns
+        -------
+        Schema
+            The columns, in the order of the file. Public.
+        """
         return Schema.from_toml(self.schema_path)
 
     def table(self) -> Table:
-        """Read the rows of the data set. They are public."""
+        """Read the rows of the data set into memory. They are public.
+
+        Returns
+        -------
+        Table
+            All rows, with missing cells. Public.
+        """
         return Table.read(self.path, self.schema())
 
 
 def yrbss() -> Dataset:
-    """Return the extract of the Youth Risk Behavior Survey, with its missing values.
+    """Return an extract of the Youth Risk Behavior Survey, a public survey with missing values.
+
+    The survey asked high-school students of the United States in 2013. Use it for examples.
 
     Returns
     -------
     Dataset
-        13,583 rows and 13 columns. Public.
+        13,583 rows and 13 columns. Its methods ``schema`` and ``table`` read it. Public.
 
     Examples
     --------

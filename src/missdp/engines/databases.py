@@ -36,6 +36,9 @@ _MIN_ENGINE = 2 * 10**8  # smallest limit of memory for DuckDB, in bytes
 def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None = None) -> Rows:
     """Open the rows of a table or a query of a DuckDB database file, read-only.
 
+    Pass exactly one of ``table`` and ``query``. The rows are streamed: they are read again for each
+    pass.
+
     Parameters
     ----------
     path : str or Path
@@ -53,7 +56,7 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
     Raises
     ------
     DataError
-        If the database cannot be opened, or does not have the table.
+        If the database cannot be opened or does not have the table, or the query does not run.
     ParameterError
         If not exactly one of table and query is passed, or the query is not one SELECT statement.
 
@@ -117,6 +120,9 @@ def _estimate(connection: duckdb.DuckDBPyConnection, table: str | None) -> int |
 def sql_rows(url: str, *, table: str | None = None, query: str | None = None) -> Rows:
     """Open the rows of a table or a query of a database that SQLAlchemy supports.
 
+    Pass exactly one of ``table`` and ``query``. Nothing is written to the database. The rows are
+    streamed: they are read again for each pass.
+
     Parameters
     ----------
     url : str
@@ -129,12 +135,17 @@ def sql_rows(url: str, *, table: str | None = None, query: str | None = None) ->
     Returns
     -------
     Rows
-        Private. ``close`` closes the connection.
+        Private. Its method ``close`` closes the connection.
 
     Raises
     ------
+    DataError
+        If an SQLite file does not exist. Reading raises it if the database cannot be connected or
+        read, without a quote of the message of the server.
     ParameterError
         If the URL is not valid, or not exactly one of table and query is passed.
+    MissingDependencyError
+        If the driver of the database is not installed. Reading raises it.
 
     Notes
     -----

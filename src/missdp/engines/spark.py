@@ -161,7 +161,12 @@ _MERGED_AT_ONCE = 2**20  # cells of a partition that adds counts
 
 
 class SparkSource(StreamedSource):
-    """Source that counts the rows of a Spark data frame in Spark.
+    """Source that counts the rows of a Spark data frame in Spark. Only counts leave the executors.
+
+    Use it for tables that are stored or computed in a cluster. Each task of Spark encodes and
+    counts its rows as this package does for tables in memory. A guarantee then has the condition
+    `CountedOutsideTheKernel`: Spark reads and counts each row once. This condition is not checked.
+    The counts are exact and private.
 
     Parameters
     ----------
@@ -169,7 +174,17 @@ class SparkSource(StreamedSource):
         The private rows. The columns must be the columns of the schema, in any order, and may
         include ignored columns.
     schema : Schema
-        The declared domain.
+        Public facts about the columns, without weights, differences of dates, keys, a file layout
+        and dates with a time zone.
+
+    Raises
+    ------
+    DataError
+        If the columns are not those of the schema.
+    ParameterError
+        If ``frame`` is not a Spark data frame.
+    SchemaError
+        If the schema has a fact that Spark does not support.
 
     Notes
     -----

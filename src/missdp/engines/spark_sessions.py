@@ -48,20 +48,22 @@ _LOCAL = {
 
 @contextlib.contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """Yield the active session, a session of spark-submit or ``SPARK_REMOTE``, or a new session.
+    """Open a Spark session within a ``with`` block: the active session, or a new session.
 
-    A new session runs on all processors of this machine, without a web page and without a log. It
-    accepts connections from this machine only, and is stopped at the end.
+    A session of spark-submit or of the address in ``SPARK_REMOTE`` is used if there is one. A new
+    session runs on all processors of this machine, without a web page and without a log. It accepts
+    connections from this machine only. A session that was not active before is stopped at the end
+    of the block.
 
     Yields
     ------
-    SparkSession
+    pyspark.sql.SparkSession
         The session.
 
     Raises
     ------
     MissingDependencyError
-        If Spark does not start.
+        If PySpark is not installed, or Spark does not start, for example without Java.
     """
     with warnings.catch_warnings(action="ignore"):
         sessions = import_optional("pyspark.sql", purpose="Spark sessions").SparkSession
@@ -105,19 +107,28 @@ def _silent_log() -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def spark_rows(rows: Rows | str, schema: Schema) -> Iterator[DataFrame]:
-    """Open rows with Spark: a file, several files, or a URL that Spark supports.
+    """Open private rows with Spark within a ``with`` block: files, or a URL that Spark supports.
 
     Parameters
     ----------
     rows : Rows or str
-        The rows. Text is the URL of Parquet files, such as ``s3a://bucket/folder``.
+        The rows of files. Text is the URL of Parquet files, such as ``s3a://bucket/folder``.
     schema : Schema
-        Public facts. Its columns are read.
+        Public facts. Its attributes are read, and the column of its unit.
 
     Yields
     ------
-    DataFrame
+    pyspark.sql.DataFrame
         The private rows, for the lifetime of the session.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be opened, or have other columns. The message quotes no cell.
+    ParameterError
+        If the data are a CSV file with a single column.
+    MissingDependencyError
+        If PySpark is not installed, or Spark does not start.
     """
     names = (*schema.names, *([schema.unit.column] if schema.unit else []))
     place = rows if isinstance(rows, str) or len(rows.files) != 1 else str(rows.files[0])
@@ -132,7 +143,9 @@ def spark_frame(
     *,
     ignore: tuple[str, ...] = (),
 ) -> DataFrame:
-    """Read a CSV file, Parquet files or a URL of Parquet files with Spark.
+    """Read a CSV file, Parquet files or a URL of Parquet files as a Spark data frame.
+
+    Cells of Parquet files keep their types, and cells of CSV files stay text.
 
     Parameters
     ----------
@@ -140,15 +153,15 @@ def spark_frame(
         Text with ``://`` is a URL of Parquet files that Spark supports, such as
         ``"s3a://hospital/visits"``. Other paths are on this machine, or mounted on all executors.
     names : tuple of str
-        The columns, in any order.
-    session : SparkSession
+        Names of the columns that the data must have, in any order. For a URL they are not checked.
+    session : pyspark.sql.SparkSession
         The session.
     ignore : tuple of str, default ()
         Other columns that may be present.
 
     Returns
     -------
-    DataFrame
+    pyspark.sql.DataFrame
         Private.
 
     Raises

@@ -208,7 +208,9 @@ def sample_spark(
     random_state: int | None = None,
     missing_as: MissingForm = "nulls",
 ) -> DataFrame:
-    """Return synthetic rows as a Spark data frame, drawn by the executors at no privacy cost.
+    """Draw synthetic rows as a Spark data frame, by the executors and at no privacy cost.
+
+    Use it for more rows than fit on one machine. Rows are drawn when Spark computes the frame.
 
     Parameters
     ----------
@@ -218,24 +220,27 @@ def sample_spark(
     session : pyspark.sql.SparkSession
         The session.
     n : int, optional
-        Number of rows. By default the released number of rows of the model.
+        Number of rows, at least 0. By default the released number of rows of the model.
     missing_values : str, default "fill"
-        As in :meth:`missdp.synth.Synthesizer.sample`.
+        Treatment of missing cells in synthetic rows, as in :meth:`missdp.synth.Synthesizer.sample`.
     random_state : int, optional
-        Seed. By default 128 bits from the operating system, drawn once, so that every computation
-        of the frame has equal rows.
+        Seed. By default the seed of the model, or 128 bits from the operating system, drawn once.
+        Every computation of the frame has equal rows.
     missing_as : {"nulls", "codes"}, default "nulls"
-        Output of cells without a value.
+        Output of cells without a value: null, or the declared code of their kind of missing.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Synthetic rows with the columns of the schema. Types depend on the schema alone.
+        Synthetic rows with the columns of the schema. They follow from released values alone. Types
+        depend on the schema alone.
 
     Raises
     ------
     ParameterError
         If ``n`` is not a whole number of at least 0, or another argument is not valid.
+    NotFittedError
+        If the model is not fitted.
 
     Examples
     --------

@@ -37,7 +37,8 @@ MISSING: Final = -1
 OUTSIDE: Final = -2
 
 Kind: TypeAlias = Literal["not_applicable", "missing", "refused", "unknown", "not_asked"]
-#: Why a cell has no value. The first kind follows from the row. The other kinds are missing cells.
+#: Reasons why a cell has no value. "Not applicable" follows from the row. The others are missing
+#: cells.
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: The field of an attribute that declares the codes of each kind.
 CODE_FIELDS: Final[Mapping[Kind, str]] = {
@@ -154,7 +155,8 @@ def _is_exact(number: float) -> bool:
     return not MAX_INTEGER <= abs(number) < math.inf
 
 
-Level: TypeAlias = str | int | bool  #: A level is text, a whole number, or true or false.
+#: A level of an attribute: text, a whole number, or true or false. Public.
+Level: TypeAlias = str | int | bool
 OutsidePolicy: TypeAlias = Literal["error", "clamp", "missing", "other"]
 
 _SHOWN_LEVELS = 10  # levels that a message lists at most
@@ -197,12 +199,21 @@ Labels: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Column(Record, abstract=True):
-    """A column, which a table of a schema's file describes. Use a subclass.
+    """Base class of all columns that an ``[[attribute]]`` table of a schema file describes.
+
+    It is not created itself. Subclasses are the attributes (:class:`Attribute`), which are
+    modelled, and the columns that are never read (`Key` and `Ignored`). A subclass sets ``kind``,
+    the name of its kind of column in files.
 
     Parameters
     ----------
     name : str
-        Any non-empty text.
+        Name of the column, any non-empty text. Public.
+
+    Raises
+    ------
+    SchemaError
+        If the name is empty or not text.
     """
 
     sparse = True
@@ -210,7 +221,13 @@ class Column(Record, abstract=True):
     name: ColumnName
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the name, the kind and each fact that is not as by default."""
+        """Return the column as an ``[[attribute]]`` table of a schema file, in a dictionary.
+
+        Returns
+        -------
+        dict of str to JSON value
+            ``name``, then ``kind``, then each field that differs from its default. Public.
+        """
         return {"name": self.name} | super().to_dict()
 
     @classmethod
@@ -269,45 +286,66 @@ class Ignored(Unread):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(Column, abstract=True):
-    """Public facts that every kind of attribute has. Use a subclass.
+    """Base class of attributes: the columns that releases model, with their public facts.
+
+    It is not created itself. Use :class:`Categorical` or :class:`Ordinal` for columns with levels,
+    :class:`Numeric`, :class:`Date` or :class:`DateTime` for numbers and dates, and
+    :class:`OpenCategorical` if the levels are unknown. All of them take the keyword arguments
+    below. A guarantee holds only if these facts are public. The guarantee states this as its
+    condition `PublicDomain`. The condition is not checked, except for marks in ``undeclared``.
+
+    A subclass sets ``kind`` and defines ``size``. Values of an attribute are counted by code. Each
+    level, bin and spike has a whole number from 0 on as its code. The codes of the kinds of missing
+    follow.
 
     Parameters
     ----------
     name : str
-        Column name, any non-empty text.
+        Name of the column, any non-empty text.
     nullable : bool, default False
-        Whether a cell of this column may be missing.
+        True if a cell of this column may be missing.
     missing_codes : tuple of str or number, default ()
-        Sentinels that stand for "missing" in the data, for example ``"?"`` or ``-9``. NaN, None,
-        NaT, ``pd.NA``, null and empty text always count as missing. They count as not applicable if
-        the attribute may be not applicable and is not nullable.
+        Values that stand for "missing" in the data, for example ``"?"`` or ``-9``. NaN, None, NaT,
+        ``pd.NA``, null and empty text always count as missing. They count as not applicable if the
+        attribute may be not applicable and is not nullable.
     refused, unknown, not_asked : tuple of str or number, or None, default None
-        Codes of other kinds of missing: the person would not say, or could not, or the question
+        Codes of other kinds of missing: the person would not answer, or could not, or the question
         was not put. Each kind differs from plain missing, and needs ``nullable=True``. With an
-        empty tuple the kind may occur and has no code.
+        empty tuple the kind may occur and has no code. With None it does not occur.
     not_applicable : tuple of str or number, or None, default None
         Codes of cells that have no value because there is nothing to ask for: the working hours of
-        a person without work. A cell that is not applicable is not missing, and is never imputed.
-        A :class:`~missdp.schema.NotApplicable` rule adds this fact automatically.
+        a person without work. A cell that is not applicable is not missing, and is never imputed. A
+        :class:`~missdp.schema.NotApplicable` rule adds this fact automatically.
     outside : {"error", "clamp", "missing", "other"}, default "error"
         Treatment of every cell outside the declared domain: too large, not a declared level, not
-        whole, or not readable at all. ``"error"`` refuses the table, and that refusal is an output
-        that no privacy guarantee covers. ``"missing"`` (needs ``nullable=True``), ``"clamp"``
-        (numeric attributes) and ``"other"`` (the level ``other``) refuse no cell.
+        whole, or not readable at all. ``"error"`` raises DataError for the table, and no privacy
+        guarantee covers this error. ``"missing"`` makes the cell missing and needs
+        ``nullable=True``. ``"clamp"`` takes the nearest bound of a numeric attribute. A cell that
+        is not a number then becomes missing, or ``lower`` if no cell may be missing. ``"other"``
+        takes the level ``other``.
     other : str, int or bool, optional
-        With ``outside="other"``, the level of each cell outside the domain. If the attribute is
-        not nullable, missing cells have this level too.
+        With ``outside="other"``, the level of each cell outside the domain. If the attribute is not
+        nullable, missing cells have this level too.
     imputed_before : bool, default False
         True if its missing cells may have been filled before. Rules of an earlier table and
-        `DPImputer` set this mark. No guarantee for the ground truth builds on these cells.
-    label, units : str
-        Texts for human readers.
+        `DPImputer` set this mark. No guarantee for the ground truth (the table before values went
+        missing) builds on these cells.
+    label, units : str, default ""
+        Description of the column, and the unit of measurement of its values. Both are for human
+        readers only.
     labels : mapping of str to str, default {}
-        Meanings of levels, codes and numbers, by their text: ``{"1": "woman", "2": "man"}``.
-        Labels are written into files of SPSS and Stata, and in place of levels if requested.
+        Meanings of levels, codes and numbers, by their text: ``{"1": "woman", "2": "man"}``. Labels
+        are written into files of SPSS and Stata, and in place of levels if requested.
     undeclared : tuple of str, default ()
-        Names of facts on this page that were read from private data and have not been declared
-        public yet. A release refuses a schema with these marks unless they are accepted.
+        Names of the parameters above whose values were read from private data and have not been
+        declared public yet. A release raises SchemaError for a schema with these marks, unless they
+        are accepted. Then the guarantee states a warning.
+
+    Raises
+    ------
+    SchemaError
+        If a fact has the wrong type or is out of range, or if facts contradict each other. A code
+        of two kinds of missing is an example.
     """
 
     documented_in = "docs/schema-reference.md"
@@ -338,7 +376,14 @@ class Attribute(Column, abstract=True):
             raise _refusal(self.name, problem)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the name, the kind and each fact that is not as by default."""
+        """Return the attribute as an ``[[attribute]]`` table of a schema file, in a dictionary.
+
+        Returns
+        -------
+        dict of str to JSON value
+            ``name``, then ``kind``, then each fact that differs from its default. ``labels`` is a
+            dictionary. Public.
+        """
         return super().to_dict() | ({"labels": dict(self.labels)} if self.labels else {})
 
     def _not_valid(self, why: str) -> SchemaError:
@@ -346,37 +391,82 @@ class Attribute(Column, abstract=True):
 
     @property
     def size(self) -> int:
-        """Number of values in the declared domain, missing not counted."""
+        """Number of codes for the values of an attribute: its levels, or its bins and spikes.
+
+        A code is the whole number that stands for a value in counts. Missing and not applicable
+        cells are not included: see ``extended_size``. The value is a public int of at least 0. Each
+        subclass defines it.
+        """
         raise NotImplementedError
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Kinds of missing that may occur, in the order of their codes: from ``size`` on."""
+        """Reasons for which a cell of an attribute may have no value, in the order of their codes.
+
+        They are called kinds of missing. A code is the whole number that stands for a cell in
+        counts. The value is a tuple with some of "not_applicable", "missing", "refused", "unknown"
+        and "not_asked", in this order. The code of the first is ``size``, and each later kind has
+        the next number. The value is public.
+        """
         first = () if self.not_applicable is None else KINDS[:1]
         others = tuple(k for k in KINDS[2:] if getattr(self, k) is not None)
         return (*first, *(KINDS[1:2] if self.nullable else ()), *others)
 
     def codes_of(self, kind: Kind) -> tuple[str | float, ...]:
-        """Return the codes that stand for a kind of missing in the data."""
+        """Return the values that stand for missing cells of one kind in the data, such as -9.
+
+        Parameters
+        ----------
+        kind : {"not_applicable", "missing", "refused", "unknown", "not_asked"}
+            The reason why a cell has no value.
+
+        Returns
+        -------
+        tuple of str or number
+            The declared values, such as ``("?", -9)``, in the declared order. Empty if the kind
+            does not occur or has no such value. Public.
+        """
         return getattr(self, CODE_FIELDS[kind]) or ()
 
     @property
     def extended_size(self) -> int:
-        """Number of codes with each kind of missing as one more level: ``size + len(kinds)``."""
+        """Number of codes of an attribute: codes of values, and of reasons for missing values.
+
+        A code is the whole number that stands for a value, or for a reason why a cell has no value,
+        in counts. The value is a public int, equal to ``size + len(kinds)``.
+        """
         return self.size + len(self.kinds)
 
     @property
     def missing_code(self) -> int:
-        """Integer code of a plainly missing cell: after the levels and not applicable."""
+        """Code of a cell that is missing without a stated reason, in an attribute that is nullable.
+
+        A code is the whole number that stands for a cell in counts. This int follows after the
+        codes of values and the code of "not applicable", if these cells may occur. Codes from this
+        number on are missing cells. The value is public.
+        """
         return self.size + (self.not_applicable is not None)
 
     def with_one_missing_kind(self) -> Self:
-        """Return the attribute with one kind of missing. "Not applicable" stays separate."""
+        """Return the attribute with "missing" in place of "refused", "unknown" and "not asked".
+
+        "Not applicable" stays separate. Labels are dropped. Private rows of the attribute must be
+        coded anew.
+
+        Returns
+        -------
+        Attribute
+            A changed copy of the same class. Public.
+        """
         return replace(self, refused=None, unknown=None, not_asked=None, labels=())
 
     @property
     def refuses(self) -> bool:
-        """True if some cell of this column makes reading fail: ``outside`` is ``"error"``."""
+        """True if a cell of the attribute may make reading of the table fail with DataError.
+
+        This is the case with ``outside="error"``, for a cell that is not a declared level, or not
+        between the bounds. No guarantee covers the error. The value is public.
+        """
         return self.outside == "error"
 
     def _problems(self) -> Iterator[str]:
@@ -431,7 +521,14 @@ def _refusal(name: object, why: str) -> SchemaError:
 
 @dataclass(frozen=True, kw_only=True)
 class _Levelled(Attribute, abstract=True):
-    """An attribute whose domain is a finite list of levels of one type."""
+    """An attribute whose domain is a finite list of levels of one type.
+
+    Raises
+    ------
+    SchemaError
+        If levels are empty (unless ``not_applicable`` is set), repeated, of mixed types or too
+        many.
+    """
 
     levels: Annotated[
         tuple[Text, ...] | tuple[bool, ...] | tuple[int, ...],
@@ -483,24 +580,50 @@ class _Levelled(Attribute, abstract=True):
 
     @property
     def size(self) -> int:
-        """Number of levels."""
+        """Number of levels of an attribute, which is the number of codes for its values.
+
+        A code is the whole number that stands for a level in counts. The value is an int from 0 to
+        1,000,000. Missing cells are not included. The value is public.
+        """
         return len(self.levels)
 
     @cached_property
     def codes_by_level(self) -> Mapping[tuple[type, object], int]:
-        """The code of each level. The type belongs to the key, since 1 equals true."""
+        """Map from each level of an attribute, with its type, to its code.
+
+        A code is the whole number that stands for a level in counts. Keys are pairs such as ``(str,
+        "yes")``, since 1 equals true in Python. Codes are the positions of the levels from 0 on.
+        The value is public.
+        """
         return {(type(level), level): code for code, level in enumerate(self.levels)}
 
     @property
     def level_labels(self) -> tuple[str, ...]:
-        """The label of each level. A level without a label has its text."""
+        """Labels of the levels of an attribute for human readers, in the order of the levels.
+
+        The value is a tuple of str with one entry for each level. A level without a label has its
+        text. The value is public.
+        """
         reader = LevelReader(self.levels)
         named = {reader.read(key): label for key, label in self.labels}
         texts = (str(v).lower() if isinstance(v, bool) else str(v) for v in self.levels)
         return tuple(named.get(code, text) for code, text in enumerate(texts))
 
     def not_a_level(self, value: object) -> str:
-        """Return the message that a value is not a level. It lists the levels that are public."""
+        """Return an error message stating that a value is not a level of an attribute.
+
+        Parameters
+        ----------
+        value : object
+            The value, from a public source such as a rule or a question. The message quotes it, so
+            it must not come from a private cell.
+
+        Returns
+        -------
+        str
+            The message, which proposes a similar level. It lists at most 10 levels, and none if the
+            levels have not been declared public.
+        """
         public = () if "levels" in self.undeclared else self.levels
         hint = did_you_mean(value, public)
         if public and "labels" not in self.undeclared:
@@ -516,14 +639,31 @@ class _Levelled(Attribute, abstract=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Categorical(_Levelled):
-    """An attribute with unordered levels.
+    """A categorical attribute: a column whose cells have one of a few public, unordered levels.
+
+    Use it for answers, codes and names without an order. For ordered levels use :class:`Ordinal`,
+    and for levels that are not publicly known :class:`OpenCategorical`.
 
     Parameters
     ----------
+    name : str
+        Name of the column, any non-empty text.
     levels : tuple of str, of int or of bool
-        The complete public domain. It may be empty, with ``not_applicable=()``, for a column in
-        which no row has a value. Then no budget is spent on the column, and its cells stay without
-        a value in synthetic rows. With ``outside="missing"`` all cells of this column are dropped.
+        The complete public domain, at most 1,000,000 levels of one type. It may be empty, with
+        ``not_applicable=()``, for a column in which no row has a value. Then no budget is spent on
+        the column, and its cells stay without a value in synthetic rows. With ``outside="missing"``
+        all cells of this column are dropped.
+    nullable : bool, default False
+        True if a cell may be missing.
+    **facts
+        The other facts by keyword: codes of missing cells, ``outside``, ``other``, labels and
+        marks. :class:`Attribute` documents each of them.
+
+    Raises
+    ------
+    SchemaError
+        If levels are repeated, of mixed types or also codes of missing cells, or another fact is
+        not valid.
 
     Examples
     --------
@@ -536,12 +676,29 @@ class Categorical(_Levelled):
 
 @dataclass(frozen=True, kw_only=True)
 class Ordinal(_Levelled):
-    """An attribute with ordered levels, lowest first.
+    """An ordinal attribute: a column whose cells have one of a few public, ordered levels.
+
+    Use it for grades, degrees and answers from "never" to "always". The order is used in
+    comparisons of rules and by some models. Distances between levels are not defined: for numbers
+    use :class:`Numeric`.
 
     Parameters
     ----------
+    name : str
+        Name of the column, any non-empty text.
     levels : tuple of str, of int or of bool
-        The complete public domain, in increasing order.
+        The complete public domain in increasing order, at most 1,000,000 levels of one type.
+    nullable : bool, default False
+        True if a cell may be missing.
+    **facts
+        The other facts by keyword: codes of missing cells, ``outside``, ``other``, labels and
+        marks. :class:`Attribute` documents each of them.
+
+    Raises
+    ------
+    SchemaError
+        If levels are repeated, of mixed types or also codes of missing cells, or another fact is
+        not valid.
 
     Examples
     --------

@@ -26,11 +26,20 @@ _MIN_WEIGHT = 1e-12  # total weight of the subintervals of a bin, below which dr
 
 
 class BinSource(StrEnum):
-    """Origin of the bins of a numeric attribute.
+    """Origin of the bins of a numeric attribute: declared, implied, or estimated by a fit.
 
-    ``DECLARED``: the schema declares the bins. ``EACH_NUMBER``: bounds and step allow few numbers,
-    and each number is a bin. ``PENDING``: the present fit estimates the bins. ``RELEASE``: a
-    completed fit released the bins.
+    Guarantees depend on it: bins of an earlier release become a condition of the guarantee.
+
+    * ``DECLARED`` (``"declared"``): the schema declares the bins.
+    * ``EACH_NUMBER`` (``"each number"``): bounds and step allow few numbers, and each number is a
+      bin.
+    * ``PENDING`` (``"pending"``): the present fit estimates the bins.
+    * ``RELEASE`` (``"release"``): a completed fit released the bins.
+
+    Examples
+    --------
+    >>> BinSource("release") is BinSource.RELEASE
+    True
     """
 
     DECLARED = "declared"
@@ -41,23 +50,43 @@ class BinSource(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Binning(Record):
-    """Bins and spikes of a numeric attribute, and the distribution of its values inside bins.
+    """Bins and spikes of a numeric attribute, and the frequencies of its values inside bins.
+
+    A bin is an interval of values, and a spike is a single value that is counted separately. A fit
+    returns a binning in ``model.bins_``. :meth:`Schema.with_bins` puts it into a schema, so that
+    other tables are counted alike.
 
     Parameters
     ----------
     edges : tuple of float
-        Increasing bin edges. Bins are closed on the left. The last bin is closed on both sides.
+        Increasing bin edges, in the unit of the column. Bins are closed on the left. The last bin
+        is closed on both sides. In an attribute they run from ``lower`` to ``upper``.
     spikes : tuple of float, default ()
         Values that are counted and drawn separately. Their bins hold the other values.
     subintervals : tuple of float, default ()
-        Edges that divide the bins into smaller intervals. They contain the edges of all bins.
+        Increasing edges that divide the bins into smaller intervals. They contain the edges of all
+        bins.
     weights : tuple of float, default ()
-        Relative frequency of the values, without spikes, in each subinterval. Values inside a bin
-        are drawn accordingly. Without weights they are drawn uniformly. Released or public.
+        Relative frequency of the values, without spikes, in each subinterval, at least 0. Values
+        inside a bin are drawn accordingly. Without weights they are drawn uniformly. Released or
+        public.
     source : BinSource, default BinSource.DECLARED
         Origin of the bins.
     release : str, default ""
         The id of the release of the bins. It does not count in comparisons for equality.
+
+    Raises
+    ------
+    SchemaError
+        If numbers have the wrong type or range, or subintervals do not increase, do not contain all
+        edges, or have no weight each.
+
+    Examples
+    --------
+    >>> from missdp.schema import Numeric
+    >>> bins = Binning(edges=(0.0, 10.0, 100.0), spikes=(0.0,))
+    >>> Numeric(name="income", lower=0, upper=100, bins=bins).bin_labels
+    ('0', '[0, 10) except 0', '[10, 100)')
     """
 
     edges: tuple[float, ...]
@@ -69,7 +98,12 @@ class Binning(Record):
 
     @property
     def cells(self) -> Binning:
-        """The bins and spikes without their origin."""
+        """Bins and spikes without their origin, so that two binnings can be compared.
+
+        The value is a :class:`Binning` whose ``source`` is ``BinSource.DECLARED`` and whose
+        ``release`` is empty. Edges, spikes, subintervals and weights are unchanged. They are as
+        public as this binning.
+        """
         return replace(self, source=BinSource.DECLARED, release="")
 
     @classmethod

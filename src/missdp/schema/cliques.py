@@ -16,8 +16,11 @@ from missdp.errors import ParameterError
 from missdp.schema.schema import Schema
 from missdp.types import Flags, Floats
 
-Clique: TypeAlias = tuple[str, ...]  #: Names of attributes that are counted together.
-#: Which rows count: those observed on the clique, or all, with missing as one more level.
+#: Names of attributes whose combinations of codes are counted together. The order is the order of
+#: the axes of the counts. The empty clique counts all rows.
+Clique: TypeAlias = tuple[str, ...]
+#: The rows that counts include: "observed" for rows without a missing cell in the attributes of the
+#: clique, or "extended" for all rows, with kinds of missing as additional levels.
 Rows: TypeAlias = Literal["observed", "extended"]
 
 MAX_CELLS = 50_000_000  # cells of one clique, 400 MB of counts

@@ -281,29 +281,57 @@ _TEXTS: Final = ("lower", "upper", "edges", "spikes")
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Date(Numeric):
-    """A calendar date between public bounds, in whole steps.
+    """A date attribute: a column of calendar dates between public bounds, in whole steps.
+
+    Use it for dates without a time of day. For dates with a time use :class:`DateTime`. Inside the
+    package a date is a whole number of units of the calendar (years, months or days) since 1970.
+    Bins and models work with these numbers.
 
     Parameters
     ----------
+    name : str
+        Name of the column, any non-empty text.
     lower, upper : str or datetime.date
-        Public bounds, such as ``"2018-01-01"``. Both belong to the domain. They are stored as
-        numbers of units of the calendar since 1970.
+        Public bounds, such as ``"2018-01-01"``, from year 1 to 9999. Both belong to the domain.
+        They are stored as numbers of units of the calendar since 1970.
     step : str, default "day"
         ``"day"``, ``"week"``, ``"month"``, ``"quarter"`` or ``"year"``, or several: ``"2 weeks"``.
-        Dates are rounded down to a whole number of steps from ``lower``.
+        Dates are rounded down to a whole number of steps from ``lower``. ``upper`` must be a whole
+        number of steps after ``lower``. The step determines the unit of the calendar: years,
+        months, or days.
+    bins : int or Binning, optional
+        Number of bins of equal width, or released bins, as for :class:`Numeric`.
     edges, spikes : tuple of str, optional
-        As for numbers: ``("2018-01-01", "2019-01-01", "2020-12-31")`` makes bins of years.
+        Bin edges and single values as dates: ``("2018-01-01", "2019-01-01", "2020-12-31")`` makes
+        bins of years.
     format : str, optional
         The format of dates in text or numbers. A pattern such as ``"%d.%m.%Y"`` has the parts
         ``%Y``, ``%m``, ``%d``, ``%b`` (Jan), ``%-m`` and ``%-d`` (without a zero in front). Numbers
         are ``"%td"``, ``"%tm"``, ``"%ty"``, ``"%tc"`` (Stata), ``"spss"``, ``"sas"``, ``"excel"``
         or ``"unix"``. Dates are written in the same format. By default dates are read in ISO 8601
         only, and written as dates of the frame or file.
+    nullable : bool, default False
+        True if a cell may be missing.
+    **facts
+        The other facts by keyword: codes of missing cells, ``outside``, labels and marks.
+        :class:`Attribute` documents each of them.
+
+    Attributes
+    ----------
+    resolution : {"Y", "M", "D"}
+        The unit of the calendar, which follows from ``step``. It is not passed.
+    integer : bool
+        Always True: values are whole numbers of units.
+
+    Raises
+    ------
+    SchemaError
+        If a bound is not a date, the step or the format is unknown, or another fact is not valid.
 
     Notes
     -----
-    A cell is ``outside`` the domain if it is not a date in the format, such as 30 February. So is a
-    cell out of bounds, and a moment with a time zone.
+    A cell is ``outside`` the domain if it is not a date in the format, such as 30 February. A cell
+    out of bounds, and a moment with a time zone, are ``outside`` too.
 
     Examples
     --------
@@ -378,49 +406,133 @@ class Date(Numeric):
 
     @property
     def unit(self) -> Resolution:
-        """The unit of the calendar of the values, which are counted since 1970."""
+        """Unit of the calendar in which the values of a date attribute are counted since 1970.
+
+        One of "Y" (years), "M" (months), "D" (days), "h" (hours), "m" (minutes), "s" (seconds) and
+        "ms" (milliseconds). The value is public.
+        """
         assert self.resolution is not None  # set by the constructor
         return self.resolution
 
     def number(self, text: str) -> float | None:
-        """Return the number of a public date in ISO 8601. None: no date, or between two units."""
+        """Return a public date as the number of units of the calendar since 1970.
+
+        Parameters
+        ----------
+        text : str
+            A date in ISO 8601, such as ``"2018-01-03"``, from a rule or question.
+
+        Returns
+        -------
+        float or None
+            A whole number of units, see ``unit``. None if the text is not a date, or lies between
+            two units. Public.
+        """
         return _exact_number(text, self.unit, zoned=self.zoned)
 
     @property
     def in_text(self) -> DateFormat:
-        """The format of the dates in text."""
+        """Format in which a date attribute reads dates from text and writes them.
+
+        The value is a `DateFormat`: the declared pattern or number format, by default ISO 8601. The
+        value is public.
+        """
         return DateFormat(self.format)
 
     @property
     def zoned(self) -> bool:
-        """True if the values are moments in UTC, read with their time zone."""
+        """True if the values of the attribute are moments in UTC, read with their time zone.
+
+        A date without a time of day has no zone, so this is False. The value is public.
+        """
         return False
 
     def round_down(self, values: Floats) -> Floats:
-        """Return each value rounded down to a whole number of steps from ``lower``."""
+        """Round dates of the attribute down to a whole number of steps from the lower bound.
+
+        Parameters
+        ----------
+        values : ndarray of float
+            Numbers of units of the calendar since 1970, in any shape. Private, if the cells are
+            private.
+
+        Returns
+        -------
+        ndarray of float
+            Numbers of units in the same shape. Unchanged if the step is one unit. As private as the
+            input.
+        """
         if self.step is None:
             return values
         return self.lower + self.step * np.floor((values - self.lower) / self.step)
 
     def read_texts(self, texts: Sequence[str], *, iso: bool = False) -> tuple[Floats, Flags]:
-        """Return the values of texts, and a flag for dates in the declared format, or in ISO."""
+        """Read texts as dates of the attribute, and flag the texts that are dates.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            The cells, without blanks around them. Private, if the cells are private.
+        iso : bool, default False
+            True if the texts are read in ISO 8601 instead of the declared format.
+
+        Returns
+        -------
+        values : ndarray of float, of shape (n_texts,)
+            Numbers of units of the calendar since 1970, rounded down to whole steps. A text that is
+            not a date has a number without meaning. The numbers may lie outside the bounds.
+        possible : ndarray of bool, of shape (n_texts,)
+            True for texts that are dates in the format. Both arrays are as private as the texts.
+        """
         form = DateFormat() if iso else self.in_text
         values, possible = form.read(texts, self.unit, zoned=self.zoned)
         return self.round_down(values), possible
 
     @staticmethod
     def date_text(units: int, unit: Any) -> str:
-        """Return the text of a date by its number of units since 1970. Hours have minutes."""
+        """Return the ISO 8601 text of a date that is given as a number of units since 1970.
+
+        Parameters
+        ----------
+        units : int
+            The number of units since 1970.
+        unit : {"Y", "M", "D", "h", "m", "s", "ms"}
+            The unit of the calendar, from years to milliseconds.
+
+        Returns
+        -------
+        str
+            A text such as ``"1970-01-06"``. A text in hours has minutes too. As private as the
+            number.
+        """
         moment = np.datetime64(units, unit)
         return str(moment.astype("datetime64[m]") if unit == "h" else moment)
 
     def format_value(self, value: float) -> str:
-        """Return the text of the first date that is not before a number."""
+        """Return the text of a number of the attribute for human readers, as a date in ISO 8601.
+
+        Parameters
+        ----------
+        value : float
+            A number of units of the calendar since 1970. It is rounded up to a whole number.
+
+        Returns
+        -------
+        str
+            A text such as ``"2018-01-02"``. Moments in UTC end in "Z". As private as ``value``.
+        """
         text = self.date_text(math.ceil(value), self.unit)
         return f"{text}Z" if self.zoned else text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts, with dates and the step as text."""
+        """Return the date as an ``[[attribute]]`` table of a schema file, in a dictionary.
+
+        Returns
+        -------
+        dict of str to JSON value
+            ``name``, ``kind``, ``step`` and each fact that differs from its default. Bounds, edges,
+            spikes and the step are text, such as ``"2018-01-01"`` and ``"2 month"``. Public.
+        """
         facts = super().to_dict()
         del facts["resolution"]
         size = "" if self.step is None else f"{self.step:g} "
@@ -445,22 +557,46 @@ class Date(Numeric):
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class DateTime(Date):
-    """A date and the time of day, between public bounds, in whole steps.
+    """A date-time attribute: a column of dates with a time of day, between public bounds.
+
+    Use it for moments such as an admission at 08:15. For dates without a time use :class:`Date`.
+    Inside the package a moment is a whole number of hours, minutes, seconds or milliseconds since
+    1970.
 
     Parameters
     ----------
+    name : str
+        Name of the column, any non-empty text.
     lower, upper : str or datetime.datetime
-        Public bounds, such as ``"2018-01-01T08:00"``. Bounds without a zone are in ``timezone``.
+        Public bounds, such as ``"2018-01-01T08:00"``. Both belong to the domain. Bounds without a
+        zone are in ``timezone``.
     step : str, default "second"
         ``"hour"``, ``"minute"``, ``"second"`` or ``"millisecond"``, or several: ``"15min"``.
+        Moments are rounded down to a whole number of steps from ``lower``. ``upper`` must be a
+        whole number of steps after ``lower``.
     timezone : str, optional
         The zone of the output, such as ``"UTC"`` or ``"Europe/Berlin"``. Every cell must state its
         zone, which may be another. By default no cell may state a zone.
+    format : str, optional
+        As for :class:`Date`. A pattern may also have ``%H``, ``%-H``, ``%M``, ``%S`` and ``%z``.
+    bins, edges, spikes : optional
+        As for :class:`Date`.
+    nullable : bool, default False
+        True if a cell may be missing.
+    **facts
+        The other facts by keyword: codes of missing cells, ``outside``, labels and marks.
+        :class:`Attribute` documents each of them.
 
-    Notes
-    -----
-    Other facts are the facts of :class:`Date`. A format may also have ``%H``, ``%-H``, ``%M``,
-    ``%S`` and ``%z``.
+    Attributes
+    ----------
+    resolution : {"h", "m", "s", "ms"}
+        The unit of the calendar, which follows from ``step``. It is not passed.
+
+    Raises
+    ------
+    SchemaError
+        If a bound is not a time, the step, the format or the zone is unknown, or another fact is
+        not valid.
 
     Examples
     --------
@@ -477,11 +613,27 @@ class DateTime(Date):
 
     @property
     def zoned(self) -> bool:
-        """True if the values are moments in UTC, read with their time zone."""
+        """True if the values of the attribute are moments in UTC, read with their time zone.
+
+        This is the case if ``timezone`` is declared. The value is public.
+        """
         return self.timezone is not None
 
     def number(self, text: str) -> float | None:
-        """Return the number of a public time. A time without a zone is in ``timezone``."""
+        """Return a public date with a time as the number of units of the calendar since 1970.
+
+        Parameters
+        ----------
+        text : str
+            A time in ISO 8601, such as ``"2024-01-01T08:00"``, from a rule or question. A time
+            without a zone is in ``timezone``, if a zone is declared.
+
+        Returns
+        -------
+        float or None
+            A whole number of units, see ``unit``, in UTC if a zone is declared. None if the text is
+            not a time, or lies between two units. Public.
+        """
         if self.timezone is None:
             return super().number(text)
         world = _in_world(text, ZoneInfo(self.timezone))

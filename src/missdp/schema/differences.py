@@ -39,21 +39,47 @@ WITHOUT_EFFECT: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(Numeric):
-    """Difference of two dates of a row, such as a stay or an age. It is modelled, but not a column.
+    """The difference of two dates of each row, such as a length of stay or an age, as an attribute.
+
+    Use it if the time between two dates matters, since separate bins of the dates would lose short
+    times. The difference is not a column of the table: it is computed when a row is read. The model
+    has the difference and one of the dates, and the other date is computed from them.
 
     Parameters
     ----------
+    name : str
+        Name of the attribute, any non-empty text.
     later, earlier : str
         Names of two dates with one step that apply to every row. Cells may be missing.
     lower, upper : float
         Public bounds, in ``unit``. A row beyond the bounds is ``outside`` the domain.
     unit : str, default "day"
-        ``"year"`` (of 365.25 days), ``"month"``, ``"week"``, ``"day"``, ``"hour"``, ``"minute"`` or
-        ``"second"``. It is not finer than the unit of the dates.
+        ``"year"`` (of 365.25 days), ``"quarter"``, ``"month"``, ``"week"``, ``"day"``, ``"hour"``,
+        ``"minute"`` ``"second"`` or ``"millisecond"``. It is not finer than the unit of the dates.
+        Months and quarters are for dates in whole months.
     computes : str, optional
         The date that is computed from the other date. By default the date with the wider bounds. If
         the other date may be missing, :class:`EitherDate` is modelled too, so that the computed
-        date may be present alone.
+        date may be present without the other date.
+    bins, edges, spikes : optional
+        As for :class:`Numeric`, in ``unit``.
+    nullable : bool, default False
+        True if a date may be missing. A schema sets it if a date is nullable.
+    outside : {"error", "clamp", "missing"}, default "error"
+        Treatment of rows whose difference is out of bounds, as for :class:`Attribute`.
+    **facts
+        Labels and marks, as for :class:`Attribute`. Codes of missing cells are not allowed.
+
+    Attributes
+    ----------
+    resolution : {"Y", "M", "D", "h", "m", "s", "ms"} or None
+        Unit of the dates, which the schema sets. In a schema, bounds and values are in this unit.
+
+    Raises
+    ------
+    SchemaError
+        If the unit is unknown, the dates are equal, or another fact is not valid. :class:`Schema`
+        also raises it for dates that are not declared, or have different steps or zones.
 
     Examples
     --------
@@ -93,24 +119,47 @@ class Difference(Numeric):
 
     @property
     def size_of_unit(self) -> float:
-        """Number of units of the dates in one unit of the difference. 0 if its unit is finer."""
+        """Number of units of the two dates in one unit of their difference.
+
+        For example 7.0 for a difference in weeks between dates in days. 0 if the unit of the
+        difference is finer than the unit of the dates, or cannot be converted. The value is public.
+        """
         date_unit = UNIT_NAMES[self.resolution or "D"]
         sizes = _MONTHS if self.resolution in ("Y", "M") else _SECONDS
         size = sizes.get(self.unit, 0.0) / sizes[date_unit]
         return size if size >= 1 else 0.0
 
     def format_value(self, value: float) -> str:
-        """Return the text of a value, converted from units of the dates to its own unit."""
+        """Return the text of a difference of two dates for human readers, in its declared unit.
+
+        Parameters
+        ----------
+        value : float
+            The difference in units of the dates.
+
+        Returns
+        -------
+        str
+            The number of declared units with six significant digits. As private as ``value``.
+        """
         return f"{value / self.size_of_unit:g}"
 
     @property
     def base(self) -> str:
-        """The name of the date that is modelled."""
+        """Name of the date that a model holds together with the difference of two dates.
+
+        The parameter ``computes`` names the other date. If it is not declared, a schema sets it to
+        the date with the wider bounds. The value is public.
+        """
         return self.earlier if self.computes == self.later else self.later
 
     @property
     def target(self) -> str:
-        """The name of the date that is computed."""
+        """Name of the date that is computed from the modelled date and the difference.
+
+        The parameter ``computes`` names it. If it is not declared, a schema sets it to the date
+        with the wider bounds. The value is public.
+        """
         return self.later if self.base == self.earlier else self.earlier
 
     @classmethod
@@ -136,7 +185,27 @@ class Difference(Numeric):
         )
 
     def in_date_units(self, columns: Columns) -> Difference:
-        """Return the difference in units of its dates, which the schema declares."""
+        """Return the difference with its bounds and bins in the unit of its two dates.
+
+        :class:`Schema` calls it for each difference.
+
+        Parameters
+        ----------
+        columns : mapping of str to attribute
+            The attributes of the schema by name, among them both dates.
+
+        Returns
+        -------
+        Difference
+            A copy with ``resolution``, ``computes`` and ``nullable`` set from the dates. A
+            difference that already has its unit keeps its bounds. Public.
+
+        Raises
+        ------
+        SchemaError
+            If a date is not declared, or the dates differ in step or time zone. Also if the unit of
+            the difference is finer than the unit of the dates.
+        """
         later, earlier = self._date("later", columns), self._date("earlier", columns)
         if (later.unit, later.step, later.zoned) != (earlier.unit, earlier.step, earlier.zoned):
             raise self._not_valid("its dates must have one step, and both a time zone or none")
@@ -170,7 +239,23 @@ class Difference(Numeric):
         )
 
     def derivation(self, columns: Columns) -> Derived:
-        """Return the rule that determines one date from the other date and the difference."""
+        """Return the rule by which one date follows from the other date and the difference.
+
+        Parameters
+        ----------
+        columns : mapping of str to attribute
+            The attributes of the schema by name, among them both dates.
+
+        Returns
+        -------
+        Derived
+            The rule, ready for computation. Public.
+
+        Raises
+        ------
+        SchemaError
+            If a date may be not applicable.
+        """
         if any(columns[name].not_applicable is not None for name in self.dates):
             raise self._not_valid("its dates must apply to every row")
         sign = 1.0 if self.base == self.earlier else -1.0
@@ -181,7 +266,21 @@ class Difference(Numeric):
         return Derived(text, columns[self.target], by, terms=(1.0, sign), instead=instead)
 
     def either_date(self, columns: Columns) -> EitherDate | None:
-        """Return the attribute for rows without the base, or None if the base is never missing."""
+        """Return an attribute with the date that is present, for rows without the modelled date.
+
+        Without it, the computed date would be lost in these rows.
+
+        Parameters
+        ----------
+        columns : mapping of str to attribute
+            The attributes of the schema by name, among them both dates.
+
+        Returns
+        -------
+        EitherDate or None
+            The first of the two dates that is present, as an attribute. None if the modelled date
+            is never missing. Public.
+        """
         base, target = columns[self.base], columns[self.target]
         assert isinstance(base, Date)
         assert isinstance(target, Date)
@@ -203,16 +302,40 @@ class Difference(Numeric):
 
     @property
     def dates(self) -> tuple[str, str]:
-        """Names of the two dates."""
+        """Names of the two dates of the difference: the later date, then the earlier date.
+
+        The value is a public pair of texts.
+        """
         return self.later, self.earlier
 
     @staticmethod
     def compute(later: Floats, earlier: Floats) -> Floats:
-        """Return the difference of each row. NaN is missing."""
+        """Return the difference of two dates in each row.
+
+        Parameters
+        ----------
+        later, earlier : ndarray of float, of shape (n_rows,)
+            The dates, in units of the calendar since 1970. NaN is missing. Private, if the rows are
+            private.
+
+        Returns
+        -------
+        ndarray of float, of shape (n_rows,)
+            The differences in units of the dates, NaN if a date is missing. As private as the
+            input.
+        """
         return later - earlier
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts. Unless bins are released, numbers are in the unit of the difference."""
+        """Return the difference as an ``[[attribute]]`` table of a schema file, in a dictionary.
+
+        Returns
+        -------
+        dict of str to JSON value
+            ``name``, ``kind`` and each fact that differs from its default. Bounds, edges and spikes
+            are in the declared unit. If a fit released the bins, they are in units of the dates.
+            Public.
+        """
         facts = super().to_dict()
         if self.resolution is None or isinstance(self.bins, Binning):
             return facts
@@ -231,7 +354,10 @@ class Difference(Numeric):
 
 @dataclass(frozen=True, kw_only=True)
 class EitherDate(Date):
-    """The first of two dates, or the second if the first is missing. Modelled, but not a column.
+    """The first of two dates of each row, or the second if the first is missing, as an attribute.
+
+    A schema adds it if a date of a :class:`Difference` may be missing. It is modelled, but not a
+    column of the table, and users do not declare it.
 
     Parameters
     ----------
@@ -239,6 +365,8 @@ class EitherDate(Date):
         Names of the two dates.
     world : bool, default False
         True if the dates are moments in UTC.
+    **facts
+        Name, bounds, step and the other facts of a :class:`Date`.
     """
 
     kind: ClassVar[str] = "either_date"
@@ -250,17 +378,35 @@ class EitherDate(Date):
 
     @property
     def zoned(self) -> bool:
-        """True if the values are moments in UTC."""
+        """True if the values of the attribute are moments in UTC.
+
+        The value is public.
+        """
         return self.world
 
     @property
     def dates(self) -> tuple[str, str]:
-        """Names of the two dates."""
+        """Names of the two dates: the preferred date, then its replacement.
+
+        The value is public.
+        """
         return self.first, self.second
 
     @staticmethod
     def compute(first: Floats, second: Floats) -> Floats:
-        """Return the date of each row. NaN is missing."""
+        """Return the first date of each row, or the second date if the first date is missing.
+
+        Parameters
+        ----------
+        first, second : ndarray of float, of shape (n_rows,)
+            The dates, in units of the calendar since 1970. NaN is missing. Private, if the rows are
+            private.
+
+        Returns
+        -------
+        ndarray of float, of shape (n_rows,)
+            The dates in the same unit, NaN if both are missing. As private as the input.
+        """
         return np.where(np.isnan(first), second, first)
 
 

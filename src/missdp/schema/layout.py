@@ -29,7 +29,11 @@ TOP_LEVEL: Final = ("format", "ledger", "ignore")
 
 @dataclass(frozen=True)
 class SchemaTable(Record, abstract=True):
-    """Base class of the tables of a schema's TOML file. The keys are the fields of the class."""
+    """Base class of the tables of a schema file that describe all rows, such as ``[file]``.
+
+    A subclass sets ``table``, the name of its table in the file. The keys of the table are the
+    fields of the subclass.
+    """
 
     table: ClassVar[str]
 
@@ -37,7 +41,17 @@ class SchemaTable(Record, abstract=True):
 
     @classmethod
     def from_table(cls, data: Any) -> Self:
-        """Return the facts of a table of the TOML file.
+        """Create the facts of a table of a schema's TOML file from its keys and values.
+
+        Parameters
+        ----------
+        data : mapping of str to JSON value
+            The keys and values of the table, without the key ``kind``. Public.
+
+        Returns
+        -------
+        SchemaTable
+            An instance of this class. Public.
 
         Raises
         ------
@@ -54,7 +68,13 @@ class SchemaTable(Record, abstract=True):
         return cls.from_dict(data)
 
     def to_table(self) -> dict[str, Any]:
-        """Return the table of the facts that differ from their defaults."""
+        """Return the keys and values of the table in a schema's TOML file.
+
+        Returns
+        -------
+        dict of str to JSON value
+            The facts that differ from their defaults. Public.
+        """
         return {name: value for name, value in self.to_dict().items() if name != "kind"}
 
     @classmethod
@@ -86,7 +106,11 @@ LargestWeight: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(SchemaTable):
-    """Format of the text files of a table. In a TOML file it is the table ``[file]``.
+    """Format of the text files of a table: separators, encoding, number format and column names.
+
+    Pass it as ``file`` to :class:`Schema` if CSV files have no header line or are not UTF-8. It
+    also declares numbers with a decimal comma or digit groups. In a TOML file it is the table
+    ``[file]``.
 
     Parameters
     ----------
@@ -104,7 +128,13 @@ class Layout(SchemaTable):
         The names of the columns, in order, of text files that have no header line.
     undeclared : tuple of str, default ()
         Names of the fields that were read from private cells, and have not been declared public
-        yet. A release refuses a schema with these marks unless they are accepted.
+        yet. A release raises SchemaError for a schema with these marks, unless they are accepted.
+
+    Raises
+    ------
+    SchemaError
+        If a field has another type or value, the encoding is unknown, ``header`` repeats a name, or
+        ``thousands`` equals ``decimal``.
 
     Examples
     --------
@@ -142,16 +172,33 @@ class Layout(SchemaTable):
 
     @property
     def plain(self) -> bool:
-        """True if numbers in text have a decimal point and no digit groups."""
+        """True if numbers in text have a decimal point and no digit groups, as declared.
+
+        The value is public.
+        """
         return (self.decimal, self.thousands) == (".", "")
 
     @property
     def is_utf8(self) -> bool:
-        """True if text files are UTF-8, with or without a byte order mark."""
+        """True if text files are declared to be UTF-8, with or without a byte order mark.
+
+        The value is public.
+        """
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
 
     def number(self, text: str) -> float | None:
-        """Return the number of a text in the declared format. None: the text is not a number."""
+        """Read the text of a cell as a number in the declared format.
+
+        Parameters
+        ----------
+        text : str
+            The text without blanks around it. Private, if the cell is private.
+
+        Returns
+        -------
+        float or None
+            The number. None if the text is not a number in this format. As private as the text.
+        """
         integer, mark, fraction = text.partition(self.decimal)
         if self.thousands and self.thousands in integer:
             if not re.fullmatch(
@@ -202,26 +249,35 @@ STEPS: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Unit(SchemaTable):
-    """The unit of protection: all rows that have the same identifier belong to one unit.
+    """The unit of protection: all rows with one identifier, such as all visits of one patient.
 
-    The column of identifiers is read to group rows by unit. It is never modelled, and no identifier
-    is released. In a TOML file it is the table ``[unit]``.
+    Declare it in a schema if several rows may belong to one person. The guarantee then covers all
+    rows of a unit together. The column of identifiers is read to group rows by unit. It is never
+    modelled, and no identifier is released. In a TOML file it is the table ``[unit]``.
 
     Parameters
     ----------
     column : str
-        Name of the column of identifiers. It is not an attribute of the schema.
+        Name of the column of identifiers. It is not an attribute of the schema. The name ``row`` is
+        not allowed.
     max_rows : int, default 1
         The largest number of rows per unit, from 1 to 1,000,000. From a unit with more rows, this
-        number of rows is drawn at random. The noise grows in proportion to it.
+        number of rows is drawn at random. With ``counts_as="rows"`` the noise grows in proportion
+        to it.
     if_missing : {"drop", "refuse", "own_unit"}, default "drop"
-        Treatment of rows without an identifier. ``"own_unit"`` counts each row as a separate unit.
-        The guarantee then has the condition that no two of these rows belong to one unit.
+        Treatment of rows without an identifier. ``"drop"`` omits them. ``"refuse"`` raises
+        DataError. ``"own_unit"`` counts each row as a separate unit. The guarantee then states the
+        condition that no two of these rows belong to one unit. The condition is not checked.
     missing_codes : tuple of str, default ()
         Codes for an absent identifier, such as ``"NA"``. Null and empty cells are always absent.
     counts_as : {"rows", "one"}, default "rows"
         The count of a unit: its number of rows that take part, or one. With ``"one"`` each row has
         an equal part of the count, and the noise does not grow with ``max_rows``.
+
+    Raises
+    ------
+    SchemaError
+        If a field has another type or value, or the column is named ``row``.
 
     Examples
     --------
@@ -248,28 +304,39 @@ class Unit(SchemaTable):
 
     @property
     def bound(self) -> int:
-        """The largest count of a unit."""
+        """Largest amount, in rows, that all rows of one unit of protection add to a count together.
+
+        A unit of protection is the set of rows with one identifier. The value is an int:
+        ``max_rows``, or 1 if a unit counts as one. The noise of a count is proportional to it. The
+        value is public.
+        """
         return self.max_rows if self.counts_as == "rows" else 1
 
 
 @dataclass(frozen=True)
 class SurveyWeight(SchemaTable):
-    """Weight of each row, in a column, as a share of the largest weight that counts.
+    """Survey weights of rows: a column whose numbers state how much each row counts.
 
-    The column is read, and never modelled or sampled. A row counts ``min(weight, upper) / upper``,
-    rounded down to a multiple of 2**-20. The count is at most 1, so weights cost no privacy. The
-    noise is as large as without weights. Doubling ``upper`` halves the counts of all rows below it.
-    In a TOML file it is the table ``[weight]``.
+    Declare it in a schema for a sample in which rows represent different numbers of people. The
+    column is read, and never modelled or sampled. A row counts ``min(weight, upper) / upper``,
+    rounded down to a multiple of 2**-20. The count is at most 1, so weights cost no privacy, and
+    the noise is as large as without weights. Doubling ``upper`` halves the counts of all rows below
+    it. In a TOML file it is the table ``[weight]``.
 
     Parameters
     ----------
     column : str
         Name of the column of weights. It is not an attribute of the schema.
     upper : float
-        The largest weight that counts, a public fact such as a fact of the survey's design. Larger
-        weights count as ``upper``.
+        The largest weight that counts, above 0 and below 2**53. It is a public fact, such as a fact
+        of the survey's design. Larger weights count as ``upper``.
     default : float, default 0.0
-        The weight of rows whose cell is missing, negative or not a number. At most ``upper``.
+        The weight of rows whose cell is missing, negative or not a number, from 0 to ``upper``.
+
+    Raises
+    ------
+    SchemaError
+        If a field has another type or is out of range.
 
     Examples
     --------

@@ -42,26 +42,44 @@ DeclaredBins: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Numeric(Attribute):
-    """A bounded numeric attribute, with bins for all uses that need a finite domain.
+    """A numeric attribute: a column of numbers between public bounds, with bins for counting.
+
+    Use it for measurements, amounts and counts. Cells are read as numbers. Releases count them by
+    code: a bin is an interval of values, and a spike is a single value with a separate code.
 
     Parameters
     ----------
+    name : str
+        Name of the column, any non-empty text.
     lower, upper : float
-        Public bounds, ``lower < upper``. Both belong to the domain.
+        Public bounds, in the unit of the column, with ``lower < upper``. Both belong to the domain.
+        Both are below 2**53 in size.
     integer : bool, default False
         True if the values are whole numbers.
     bins : int or Binning, optional
         Number of bins of equal width, or bins that a fit released: see :meth:`Schema.with_bins`.
-        The default is 10, or one bin per whole number if there are fewer whole numbers.
+        The default is 10, or one bin per possible number if ``integer`` or ``step`` allows fewer
+        than 10.
     edges : tuple of float, optional
         Bin edges instead of ``bins``: increasing, from ``lower`` to ``upper``. Bins are closed on
         the left. The last bin is closed on both sides.
     spikes : tuple of float, default ()
-        Values that many rows have, such as an income of 0. Each spike is counted separately, like a
-        level, and drawn exactly. Its bin holds the other values.
+        Values that many rows have, such as an income of 0, at most 1,000. Each spike is counted
+        separately, like a level, and drawn exactly. Its bin holds the other values.
     step : float, optional
         All values are ``lower`` plus a whole multiple of the step: 0.01 for amounts in cents.
-        Values are rounded to the step when they are read.
+        Values are rounded to the step when they are read. ``upper`` must be ``lower`` plus a whole
+        number of steps.
+    nullable : bool, default False
+        True if a cell may be missing.
+    **facts
+        The other facts by keyword: codes of missing cells, ``outside``, labels and marks.
+        :class:`Attribute` documents each of them. ``outside="other"`` raises an error.
+
+    Raises
+    ------
+    SchemaError
+        If bounds, bins, edges, spikes or step contradict each other, or another fact is not valid.
 
     Notes
     -----
@@ -88,7 +106,14 @@ class Numeric(Attribute):
     step: Annotated[float, Field(gt=0)] | None = None
 
     def plain(self) -> Numeric:
-        """Return the attribute as plain numbers, without the facts of its kind."""
+        """Return a date or a difference of dates as a plain numeric attribute.
+
+        Returns
+        -------
+        Numeric
+            An attribute of class :class:`Numeric` with the same name, bounds, bins and codes.
+            Bounds of dates are numbers of units of the calendar since 1970. Public.
+        """
         return Numeric(**{f.name: getattr(self, f.name) for f in fields(Numeric)})
 
     def _problems(self) -> Iterator[str]:
@@ -168,12 +193,22 @@ class Numeric(Attribute):
 
     @property
     def has_declared_bins(self) -> bool:
-        """True if bins or spikes are declared. Otherwise a fit may estimate them."""
+        """True if a numeric attribute declares bins, edges or spikes.
+
+        A bin is an interval of values, and a spike is a single value that is counted separately.
+        Without them a fit may estimate bins. Bins of an earlier release count as declared. The
+        value is public.
+        """
         return self.bins is not None or self.edges is not None or bool(self.spikes)
 
     @cached_property
     def binning(self) -> Binning:
-        """The bins and spikes: released, declared, or of equal width."""
+        """Bins and spikes by which the values of a numeric attribute are counted.
+
+        A bin is an interval of values, and a spike is a single value that is counted separately.
+        The value is a :class:`Binning`: bins of an earlier release, declared bins, or bins of equal
+        width. Edges and spikes are in the unit of the column. The value is released or public.
+        """
         if isinstance(self.bins, Binning):
             return self.bins
         steps = round((self.upper - self.lower) / (self.step or 1.0))
@@ -183,7 +218,11 @@ class Numeric(Attribute):
 
     @property
     def bin_edges(self) -> Floats:
-        """Edges of the bins, shape ``(number of bins + 1,)``."""
+        """Edges of the bins of a numeric attribute, in increasing order.
+
+        The value is an ndarray of float, of shape ``(n_bins + 1,)``, in the unit of the column,
+        from ``lower`` to ``upper``. The value is released or public.
+        """
         return np.asarray(self.binning.edges, dtype=np.float64)
 
     @property
@@ -204,7 +243,19 @@ class Numeric(Attribute):
         return np.clip(values, self.lower, self.upper)
 
     def round_to_step(self, values: Floats) -> Floats:
-        """Return each number's nearest value that is a whole number of steps from ``lower``."""
+        """Round numbers to the nearest possible value of the attribute: ``lower`` plus whole steps.
+
+        Parameters
+        ----------
+        values : ndarray of float
+            Numbers of any shape, in the unit of the column. Private, if the cells are private.
+
+        Returns
+        -------
+        ndarray of float
+            The rounded numbers in the same shape, not below ``lower`` and not above ``upper``.
+            Without a declared step, the numbers are returned unchanged. As private as the input.
+        """
         return values if self.step is None else self._values(np.rint(self._units(values)))
 
     @cached_property
@@ -215,48 +266,113 @@ class Numeric(Attribute):
 
     @property
     def size(self) -> int:
-        """Number of bins and spikes. A bin with spikes only does not count."""
+        """Number of codes for the values of a numeric attribute: one for each bin and each spike.
+
+        A code is the whole number that stands for a bin or spike in counts. A bin is an interval of
+        values, and a spike is a single value that is counted separately. The value is an int of at
+        least 1. A bin whose possible values are all spikes has no code. Missing cells are not
+        included. The value is released or public.
+        """
         return len(self._bins.centres)
 
     @property
     def centres(self) -> Floats:
-        """The middle of each bin and the value of each spike, increasing, shape ``(size,)``."""
+        """Middle of each bin, and value of each spike, in the order of their codes.
+
+        A code is the whole number that stands for a bin or spike in counts. A bin is an interval of
+        values, and a spike is a single value that is counted separately. The value is an ndarray of
+        float, of shape ``(size,)``, increasing, in the unit of the column. The value is released or
+        public.
+        """
         if self.step is None:
             return self._bins.centres
         return self.lower + self.step * self._bins.centres
 
     @property
     def code_ranges(self) -> tuple[Floats, Floats]:
-        """Smallest and largest value of each code, two arrays of shape ``(size,)``."""
+        """Smallest and largest value of each bin and each spike of a numeric attribute.
+
+        A code is the whole number that stands for a bin (an interval of values) or a spike (a
+        single value) in counts. The value is a pair of ndarrays of float, the smallest and the
+        largest values, each of shape ``(size,)`` in the order of the codes. The unit is the unit of
+        the column. A spike has two equal values. The value is released or public.
+        """
         low, high = self._bins.code_ranges
         return self._values(low), self._values(high)
 
     def format_value(self, value: float) -> str:
-        """Return the text of a value for human readers."""
+        """Return the text of a number of a numeric attribute for human readers.
+
+        Parameters
+        ----------
+        value : float
+            The number, in the unit of the column.
+
+        Returns
+        -------
+        str
+            The number with six significant digits. As private as ``value``.
+        """
         return f"{value:g}"
 
     @property
     def bin_labels(self) -> tuple[str, ...]:
-        """Text of each code: ``"[0, 10)"``, or ``"0"`` for a spike."""
+        """Texts of the codes of a numeric attribute: ``"[0, 10)"`` for a bin, ``"0"`` for a spike.
+
+        A code is the whole number that stands for a bin (an interval of values) or a spike (a
+        single value) in counts. The value is a tuple of ``size`` texts in the order of the codes. A
+        bin with spikes names them: ``"[0, 10) except 0"``. The last bin is closed, although its
+        text ends in a parenthesis. The value is released or public.
+        """
         return self._bins.labels(self._values, self.format_value)
 
     def encode_values(self, values: Floats) -> Ints:
-        """Return the code of the bin or spike of each value in ``[lower, upper]``."""
+        """Return the code of the bin or spike in which each number of a numeric attribute lies.
+
+        A code is the whole number that stands for a bin (an interval of values) or a spike (a
+        single value) in counts.
+
+        Parameters
+        ----------
+        values : ndarray of float
+            Numbers from ``lower`` to ``upper``, in the unit of the column, without NaN. The first
+            or last bin gets numbers beyond the bounds. Private, if the cells are private.
+
+        Returns
+        -------
+        ndarray of int64
+            Codes from 0 to ``size - 1``, in the shape of the input. As private as the input.
+        """
         units = self._units(values)
         return self._bins.encode(units if self.step is None else np.rint(units))
 
     def decode(self, codes: NDArray[np.integer], uniform: Floats) -> Floats:
-        """Draw a value inside each bin, uniformly in each subinterval. A spike has its own value.
+        """Draw a number for each code of a numeric attribute, inside the bin of the code.
 
-        ``uniform`` holds a draw from [0, 1) for each cell. Centres of bins would distort every
-        statistic of finer resolution.
+        A code stands for a bin (an interval of values) or a spike (a single value). A spike yields
+        its value. In a bin the number is uniform. If the bins state frequencies of smaller
+        intervals (:class:`Binning`), a number is drawn from these first. Centres of bins would
+        distort statistics of finer resolution.
+
+        Parameters
+        ----------
+        codes : ndarray of int, of shape (n_rows,)
+            Codes from 0 to ``size - 1``.
+        uniform : ndarray of float, of shape (n_rows,)
+            A draw from [0, 1) for each code.
+
+        Returns
+        -------
+        ndarray of float, of shape (n_rows,)
+            Numbers from ``lower`` to ``upper``, on the step if a step is declared. A bin never
+            yields one of its spikes, unless it holds no other number. As private as the codes.
         """
         return self._values(self._bins.decode(codes, uniform))
 
 
-#: A column of any kind.
+#: An attribute of any kind: with levels, or numeric. Dates and differences are numeric.
 AnyAttribute: TypeAlias = Categorical | Ordinal | Numeric
-#: Attributes by name, in the order of their schema.
+#: Map from the name of each attribute to the attribute, in the order of the schema. Public.
 Columns: TypeAlias = Mapping[str, AnyAttribute]
 
 

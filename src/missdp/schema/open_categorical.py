@@ -54,14 +54,33 @@ def level_text(cell: object) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenCategorical(Categorical):
-    """A categorical attribute whose frequent levels a fit releases, with a bucket for other values.
+    """A categorical attribute without declared levels: a fit releases frequent values as levels.
+
+    Use it for columns such as diagnoses or places, if no public list of their values exists. A fit
+    counts the values, adds noise, and charges the counts to its budget. The values with the largest
+    noisy counts become levels. All other values share one more level, ``other``, which is called
+    the bucket.
 
     Parameters
     ----------
+    name : str
+        Name of the column, any non-empty text.
     max_levels : int, default 200
-        Largest number of levels. A fit releases the levels with the largest noisy counts.
+        Largest number of released levels without the bucket, from 1 to 1,000. Public.
     other : str, default "other"
         The level of every other value. Unreadable cells and cells equal to its name have it too.
+    nullable : bool, default False
+        True if a cell may be missing.
+    **facts
+        The other facts by keyword: codes of missing cells, labels and marks. :class:`Attribute`
+        documents each of them. ``levels`` and ``outside`` are left out.
+
+    Raises
+    ------
+    SchemaError
+        If ``levels`` or ``outside`` is declared, ``other`` is not printable text of at most 100
+        characters, or another fact is not valid. A fit also raises it if a rule names the
+        attribute.
 
     Notes
     -----
@@ -92,11 +111,26 @@ class OpenCategorical(Categorical):
 
     @property
     def refuses(self) -> bool:
-        """True if a missing cell makes reading fail: the attribute is not nullable."""
+        """True if a missing cell of the attribute makes reading of the table fail with DataError.
+
+        This is the case if the attribute declares no kind of missing. Every other cell can be read,
+        since all values that are not levels have the level ``other``. The value is public.
+        """
         return not self.kinds
 
     def not_a_level(self, value: object) -> str:
-        """Return the message that the levels are open, and the remedies."""
+        """Return an error message stating that the levels of the attribute are not declared yet.
+
+        Parameters
+        ----------
+        value : object
+            The value that was used as a level. It is not quoted.
+
+        Returns
+        -------
+        str
+            The message, with the remedies. Public.
+        """
         del value
         return (
             f"the levels of {self.name!r} are open until a fit releases them. Use the schema of "
@@ -105,14 +139,39 @@ class OpenCategorical(Categorical):
         )
 
     def with_levels(self, levels: Iterable[str]) -> ReleasedCategorical:
-        """Return the attribute with levels that a fit released, sorted by their text."""
+        """Return the attribute with levels that a fit released, so that rows can be coded by them.
+
+        Parameters
+        ----------
+        levels : iterable of str
+            The released values, without blanks around them. Repeated values count once. The level
+            ``other`` of all other values need not be among them.
+
+        Returns
+        -------
+        ReleasedCategorical
+            The attribute with these levels in the order of their text, then ``other``. Released.
+
+        Raises
+        ------
+        SchemaError
+            If a level is empty, has blanks around it, is longer than 100 characters or is not
+            printable.
+        """
         facts = {f.name: getattr(self, f.name) for f in fields(Categorical)}
         facts["levels"] = (*sorted({*levels} - {self.other}), self.other)
         facts["undeclared"] = tuple(name for name in self.undeclared if name in facts)
         return ReleasedCategorical(**facts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as a schema file has them: ``levels = "open"``."""
+        """Return the attribute as an ``[[attribute]]`` table of a schema file, in a dictionary.
+
+        Returns
+        -------
+        dict of str to JSON value
+            ``name``, ``kind = "categorical"``, ``levels = "open"`` and each fact that differs from
+            its default. Public.
+        """
         return super().to_dict() | {"kind": "categorical", "levels": "open"}
 
     def _problems(self) -> Iterator[str]:
@@ -129,10 +188,35 @@ class OpenCategorical(Categorical):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedCategorical(Categorical):
-    """A categorical attribute with the levels that a fit released, and a bucket for all others.
+    """A categorical attribute whose levels an earlier fit released from noisy counts.
 
-    :meth:`OpenCategorical.with_levels` creates it. The bucket ``other`` is the last level. The
-    guarantee of another fit that uses the levels states a condition.
+    The schema of a fitted model has it in place of an :class:`OpenCategorical`, whose method
+    ``with_levels`` creates it. The last level, ``other``, is the bucket: it holds all values that
+    are not levels. If another release uses the levels, its guarantee states the condition
+    `LevelsFromRelease`: the cost of the fit is stated separately. The condition is not checked.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column, any non-empty text.
+    levels : tuple of str
+        The released levels, then ``other``. Each is printable text of at most 100 characters.
+    other : str
+        The level of every other value, the last of ``levels``.
+    nullable : bool, default False
+        True if a cell may be missing.
+    **facts
+        The other facts by keyword. :class:`Attribute` documents each of them.
+
+    Raises
+    ------
+    SchemaError
+        If a level is not such a text, or ``other`` is not the last level.
+
+    Examples
+    --------
+    >>> OpenCategorical(name="illness").with_levels(["J45", "E11"]).codes_by_level[str, "J45"]
+    1
     """
 
     kind: ClassVar[str] = "released"
@@ -140,7 +224,11 @@ class ReleasedCategorical(Categorical):
 
     @property
     def refuses(self) -> bool:
-        """True if a missing cell makes reading fail: the attribute is not nullable."""
+        """True if a missing cell of the attribute makes reading of the table fail with DataError.
+
+        This is the case if the attribute declares no kind of missing. Every other cell can be read,
+        since all values that are not levels have the level ``other``. The value is public.
+        """
         return not self.kinds
 
     def _problems(self) -> Iterator[str]:

@@ -44,30 +44,39 @@ RuleText: TypeAlias = Annotated[str, Field(description="a statement that is writ
 
 @dataclass(frozen=True)
 class Rule(Record, abstract=True):
-    """A public fact about one row. Use a subclass.
+    """Base class of rules: public facts that hold in every row of private and synthetic tables.
 
-    The kind of a rule is the name of its first field, so a table of a file needs no ``kind``.
+    It is not created itself. Use :class:`Always`, :class:`Never`, :class:`NotApplicable` or
+    :class:`Determined`, and pass them as ``rules`` to :class:`Schema`. A rule must be known before
+    any data are read, and no rule is ever read from private rows. A guarantee states this in its
+    condition that the schema is public. This condition is not checked.
+
+    A subclass defines ``_bound``, which converts its text for computation. Its ``kind`` is the name
+    of its first field, so a table of a file needs no ``kind``.
     """
 
     sparse = True
 
     @property
     def text(self) -> str:
-        """The rule in words: the text of its first field."""
+        """The rule as a text for human readers and messages.
+
+        For rules without another text it is the text of the first field. The value is public.
+        """
         return str(getattr(self, self.kind))
 
     def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
-        """Bind the rule to the attributes of a schema.
+        """Convert the rule to a form by which rows of a schema can be checked and completed.
 
         Parameters
         ----------
-        columns : dict of str to attribute
+        columns : mapping of str to attribute
             The attributes of the schema by name.
 
         Returns
         -------
         tuple of BoundRule
-            The parts of the rule, ready for computation.
+            One entry for each statement of the rule, with references to the attributes. Public.
 
         Raises
         ------
@@ -83,11 +92,33 @@ class Rule(Record, abstract=True):
         """Yield the parts of the rule. Raise ``RuleError`` if it does not fit the attributes."""
 
     def about(self, columns: Columns) -> frozenset[str]:
-        """Return the names of all attributes of the rule."""
+        """Return the names of all attributes that the rule names.
+
+        Parameters
+        ----------
+        columns : mapping of str to attribute
+            The attributes of the schema by name.
+
+        Returns
+        -------
+        frozenset of str
+            The names. Public.
+
+        Raises
+        ------
+        SchemaError
+            If the rule cannot be read, or does not fit the attributes.
+        """
         return frozenset(name for bound in self.bound(columns) for name in bound.names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that are set, in the form of a ``[[rule]]`` table."""
+        """Return the rule as a ``[[rule]]`` table of a schema file, in a dictionary.
+
+        Returns
+        -------
+        dict of str to JSON value
+            The fields that are set, without ``kind``. Public.
+        """
         return {name: value for name, value in super().to_dict().items() if name != "kind"}
 
     @classmethod
@@ -116,18 +147,26 @@ class Rule(Record, abstract=True):
 
 @dataclass(frozen=True)
 class NotApplicable(Rule):
-    """Attributes that have a value only in rows in which a condition holds.
+    """A rule by which attributes have a value only in rows in which a condition holds.
 
-    In all other rows the attributes are not applicable. A cell that is not applicable is not
-    missing: it is never imputed, and has no separate budget. If the condition depends on a missing
-    cell, the attributes may apply or not.
+    Use it for questions that are asked of some people only, such as working hours. In all other
+    rows the attributes are "not applicable". A cell that is not applicable is not missing: it is
+    never imputed, and needs no separate budget. If the condition depends on a missing cell, the
+    attributes may apply or not.
 
     Parameters
     ----------
     not_applicable : tuple of str, or str
-        Names of attributes.
+        Names of the attributes without a value in the other rows.
     unless : str
-        The condition.
+        The condition under which the attributes have a value, such as ``"employed = 'yes'"``. It
+        has names, constants, comparisons (``= != < <= > >=``), ``in``, ``and``, ``or`` and ``not``.
+
+    Raises
+    ------
+    SchemaError
+        If a field has the wrong type. :class:`Schema` raises it for an unknown attribute, or a
+        condition that cannot be read.
 
     Examples
     --------
@@ -141,7 +180,10 @@ class NotApplicable(Rule):
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """The rule as a text for human readers, such as "hours is not applicable unless job = 1".
+
+        The value is public.
+        """
         names = ", ".join(map(str, self.not_applicable))
         verb = "is" if len(self.not_applicable) == 1 else "are"
         return f"{names} {verb} not applicable unless {self.unless}"
@@ -156,12 +198,21 @@ class NotApplicable(Rule):
 
 @dataclass(frozen=True)
 class Never(Rule):
-    """A combination that no row has.
+    """A rule that excludes a combination of values: no row satisfies its condition.
+
+    Use it for combinations that are publicly known to be impossible. Synthetic rows obey it.
 
     Parameters
     ----------
     never : str
-        The condition.
+        The condition that no row satisfies, such as ``"age < 15 and employed = 'yes'"``. It has
+        names, constants, comparisons (``= != < <= > >=``), ``in``, ``and``, ``or`` and ``not``.
+
+    Raises
+    ------
+    SchemaError
+        If the field is not text. :class:`Schema` raises it for an unknown attribute, or a condition
+        that cannot be read.
 
     Examples
     --------
@@ -174,7 +225,10 @@ class Never(Rule):
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """The rule as a text for human readers: "never", then the excluded condition.
+
+        The value is public.
+        """
         return f"never {self.never}"
 
     def _bound(self, columns: Columns) -> Iterator[BoundRule]:
@@ -183,16 +237,27 @@ class Never(Rule):
 
 @dataclass(frozen=True)
 class Determined(Rule):
-    """An attribute whose value is a public function of others (a functional dependency).
+    """A rule by which one attribute is a public function of others (a functional dependency).
+
+    Use it if a table of all cases is known, such as years of school for each degree. The determined
+    attribute needs no separate budget, since its value follows from the others.
 
     Parameters
     ----------
     determined : str
-        The attribute that follows.
+        The attribute whose value follows.
     by : tuple of str, or str
-        Attributes that it follows from: with levels, or whole numbers within narrow bounds.
+        Attributes from which the value follows. Each has levels, or whole numbers in a domain of at
+        most 10,000 numbers.
     map : tuple of tuples
-        A row for every combination of values of ``by``: the values, then the value that follows.
+        A row for every combination of values of ``by``, at most 1,000,000: the values in the order
+        of ``by``, then the value that follows.
+
+    Raises
+    ------
+    SchemaError
+        If a field has the wrong type. :class:`Schema` raises it if the map lacks or repeats a
+        combination, or has a value outside the domains.
 
     Examples
     --------
@@ -210,7 +275,10 @@ class Determined(Rule):
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """The rule as a text for human readers, such as "years follows from degree".
+
+        The value is public.
+        """
         return f"{self.determined} follows from {', '.join(map(str, self.by))}"
 
     def _bound(self, columns: Columns) -> Iterator[BoundRule]:
@@ -275,7 +343,9 @@ def _value(target: AnyAttribute, value: Any) -> float:
 
 @dataclass(frozen=True)
 class Always(Rule):
-    """A condition or an equation that holds in every row.
+    """A rule that states a condition or an equation that holds in every row.
+
+    Use it for orders of dates or numbers, for sums and for ages. Synthetic rows obey it.
 
     Parameters
     ----------
@@ -284,14 +354,21 @@ class Always(Rule):
 
         * A condition, such as ``"admission <= discharge"``. No row has its opposite. An attribute
           that is not applicable satisfies no comparison, and so it breaks no condition.
-        * A linear equation of numbers, such as ``"age + birth_year = 2024"`` or
-          ``"2 * a - b = c"``. One of the numbers follows from the other attributes.
+        * A linear equation of numbers, such as ``"age + birth_year = 2024"`` or ``"2 * a - b =
+          c"``. One of the numbers follows from the other attributes.
         * ``"age = years(birth, interview)"``: a whole number is the completed years from one date
-          to another. A year is completed on the anniversary. The anniversary of 29 February is
-          1 March in other years. Dates of whole months or years are the first day, as written.
+          to another. A year is completed on the anniversary. The anniversary of 29 February is 1
+          March in other years. Dates of whole months or years are the first day, as written.
     determines : str, optional
-        The number that follows from the equation. By default it is the last number in the text. In
-        an equation with years(), the number of years always follows.
+        The number that follows from the equation, in a rule with one equation. By default it is the
+        last number in the text. In an equation with years(), the number of years always follows.
+
+    Raises
+    ------
+    SchemaError
+        If a field has the wrong type. :class:`Schema` also raises it for an unknown attribute and
+        for a statement that cannot be read. Other causes are dates in different units and numbers
+        that are too large.
 
     Examples
     --------

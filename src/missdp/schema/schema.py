@@ -54,18 +54,34 @@ Names: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class Schema(Record):
-    """Public facts about the columns of a table, in order. They alone determine the output shape.
+    """The public facts about a table: its columns, rules, files, unit of protection and weights.
+
+    Every release needs a schema. It alone determines the shape of the output, so that the shape
+    shows nothing private. Declare it without looking at private rows, or draft it with
+    `missdp.table.draft_schema` and check each fact. A guarantee holds only if all facts are public.
+    It states this as its condition `PublicDomain`. The condition is not checked, except for marks
+    of facts that were read from private cells.
 
     Parameters
     ----------
     attributes : tuple of Categorical, Ordinal or Numeric
-        At least one attribute. Names must be distinct.
+        The modelled columns in their order, at least one. Names must be distinct.
     rules : tuple of Rule, default ()
         Public facts about single rows: :class:`Always`, :class:`Never`, :class:`NotApplicable`,
         :class:`Determined`. An attribute that a rule makes not applicable to some rows gets this
         fact automatically.
+    ledger : str, default ""
+        The budget that every release from rows of this schema must charge: ``URL#NAME``, or
+        ``#NAME`` in any ledger (a database of budgets). It does not count in comparisons for
+        equality.
+    unit : Unit, optional
+        The unit of protection, if several rows may belong to one person. By default each row is a
+        unit.
+    weight : SurveyWeight, optional
+        The weights of rows, if rows do not count equally.
     file : Layout, optional
-        Format of the text files of the table.
+        Format of the text files of the table. By default UTF-8 with a header line and decimal
+        points.
     ignore : tuple of str, default ()
         Columns that are never read and never written.
     keys : tuple of str, default ()
@@ -73,21 +89,15 @@ class Schema(Record):
         numbers from 1 on.
     undeclared_columns : tuple of str, default ()
         Columns of ``ignore`` and ``keys`` that were left unread because of private cells. This
-        choice has not been declared public yet. A release refuses a schema with these marks unless
-        they are accepted.
-    ledger : str, default ""
-        The budget that every release from rows of this schema must charge: ``URL#NAME``, or
-        ``#NAME`` in any ledger. It does not count in comparisons for equality.
-    unit : Unit, optional
-        The unit of protection, if several rows may belong to one person. By default each row.
-    weight : SurveyWeight, optional
-        The weights of rows, if rows do not count equally.
+        choice has not been declared public yet. A release raises SchemaError for a schema with
+        these marks, unless they are accepted.
 
     Raises
     ------
     SchemaError
-        If there are no attributes, or two attributes have one name. If rules are circular, or a
-        rule leaves a level without any row.
+        If there are no attributes, or a column has two roles. If rules cannot be read or are
+        circular, or a rule leaves a level without any row. Square brackets raise it for an unknown
+        attribute.
 
     Warns
     -----
@@ -183,28 +193,47 @@ class Schema(Record):
 
     @cached_property
     def rule_set(self) -> RuleSet:
-        """The rules, bound to the attributes."""
+        """All rules of the schema, in the form in which rows are checked and completed.
+
+        A rule is a public fact about all rows. The value is a public `RuleSet`.
+        """
         return RuleSet(self.columns, self.rules)
 
     @cached_property
     def columns(self) -> Columns:
-        """The attributes by name."""
+        """Map from the name of each attribute of the schema to the attribute, in schema order.
+
+        The value is public. Columns that are never read are not included.
+        """
         return {attribute.name: attribute for attribute in self.attributes}
 
     @cached_property
     def without_unit(self) -> Schema:
-        """The schema without the unit and the weight, for rows that count equally."""
+        """The schema without its unit of protection and its survey weights.
+
+        A unit of protection is the set of rows with one identifier. The result describes rows that
+        were already sampled by unit and weighted. No guarantee for a unit follows from it. The
+        value is a public :class:`Schema`.
+        """
         plain = self.unit is None and self.weight is None
         return self if plain else replace(self, unit=None, weight=None)
 
     @property
     def is_weighted(self) -> bool:
-        """True if rows count different amounts."""
+        """True if rows of the table count different amounts.
+
+        The reason is a survey weight, or a unit of protection (all rows of one person) that counts
+        as one. The value is public.
+        """
         return self.weight is not None or (self.unit is not None and self.unit.counts_as == "one")
 
     @cached_property
     def input_columns(self) -> Schema:
-        """The schema of the columns of a table, without differences and rules on differences."""
+        """The schema of the columns that are stored in a table, without computed attributes.
+
+        Differences of two dates are computed when a row is read. They, and rules that name them,
+        are left out. The value is a public :class:`Schema` in the same order.
+        """
         stored = tuple(a for a in self.attributes if not isinstance(a, Computed))
         if len(stored) == len(self):
             return self
@@ -214,19 +243,40 @@ class Schema(Record):
 
     @cached_property
     def output_columns(self) -> Schema:
-        """The schema of the columns of an output file: fresh keys, then the columns of a table."""
+        """The schema of an output file: fresh keys, then the stored columns of a table.
+
+        The value is a :class:`Schema` in the order of the file. Keys are numeric attributes from 1
+        on. The value is public.
+        """
         keys = (Numeric(name=n, lower=1, upper=MAX_INTEGER - 1, integer=True) for n in self.keys)
         return Schema((*keys, *self.input_columns))
 
     @property
     def ignored_columns(self) -> tuple[str, ...]:
-        """Names of the columns that are never read."""
+        """Names of the columns that are never read: columns of keys, then ignored columns.
+
+        The value is a public tuple of str.
+        """
         return (*self.keys, *self.ignore)
 
     def read_for(self, names: Iterable[str], *, refusing: bool) -> tuple[str, ...]:
-        """Return the columns that determine attributes, by their cells and by rules.
+        """Return the stored columns whose cells must be read to know some attributes.
 
-        With ``refusing``, the columns with cells that may be refused are included.
+        These are the attributes themselves, the dates of differences, and all attributes that rules
+        connect with them.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The attributes.
+        refusing : bool
+            True if columns are included in which a cell may raise DataError. Then every error of
+            the table is raised, whichever attributes are requested.
+
+        Returns
+        -------
+        tuple of str
+            Names of columns of the table, in schema order. Public.
         """
         near = self.rule_set.connected_by_rules(names)
         needed = (a for a in self if a.name in near or (refusing and a.refuses))
@@ -236,12 +286,19 @@ class Schema(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Attribute names in order."""
+        """Names of the attributes of the schema, in their order.
+
+        The value is a public tuple of str.
+        """
         return tuple(attribute.name for attribute in self.attributes)
 
     @property
     def nullable(self) -> tuple[str, ...]:
-        """Names of the attributes whose cells may be missing."""
+        """Names of the attributes of the schema whose cells may be missing, in schema order.
+
+        The value is a tuple of str. Attributes that are only not applicable to some rows are not
+        included. The value is public.
+        """
         return tuple(a.name for a in self.attributes if a.nullable)
 
     def __len__(self) -> int:
@@ -260,18 +317,70 @@ class Schema(Record):
         raise SchemaError(f"the schema has no attribute {name!r}. It has {list(self.names)}{near}")
 
     def shape(self, clique: Iterable[str]) -> tuple[int, ...]:
-        """Return the sizes of the attributes of a clique, without missing."""
+        """Return the shape of a table of counts over some attributes, without missing cells.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            Names of the attributes that are counted together, in the order of the axes.
+
+        Returns
+        -------
+        tuple of int
+            For each attribute the number of its levels, or of its bins and spikes (single values
+            that are counted separately). The order is the order of ``clique``. Released or public.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no attribute of a name.
+        """
         return tuple(self[name].size for name in clique)
 
     def extended_shape(self, clique: Iterable[str]) -> tuple[int, ...]:
-        """Return the sizes of the attributes of a clique, with kinds of missing as levels."""
+        """Return the shape of a table of counts over attributes, with kinds of missing as levels.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            Names of the attributes that are counted together, in the order of the axes.
+
+        Returns
+        -------
+        tuple of int
+            For each attribute the number of its levels, or bins and spikes (single values that are
+            counted separately), and of its kinds of missing. The order is the order of ``clique``.
+            Released or public.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no attribute of a name.
+        """
         return tuple(self[name].extended_size for name in clique)
 
     def subset(self, names: Iterable[str]) -> Schema:
-        """Return the schema of the named attributes, in this order, with the rules on them alone.
+        """Return the schema of some of its attributes, with the rules on these attributes.
 
-        Attributes that an omitted rule may have filled are marked as ``imputed_before``. Facts
-        about text files that have not been declared public keep their marks.
+        Unit, weight and ledger stay, and ignored columns and keys are dropped. Attributes that an
+        omitted rule may have filled are marked as ``imputed_before``: some of their cells may have
+        been missing originally. Facts about text files that have not been declared public keep
+        their marks.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The attributes, in the order of the result.
+
+        Returns
+        -------
+        Schema
+            Public.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no attribute of a name, or there are no names.
         """
         requested = tuple(names)
         derived = self.rule_set.derived.items()
@@ -297,13 +406,45 @@ class Schema(Record):
         return replace(schema, attributes=tuple(marked)) if lost else schema
 
     def with_attributes(self, new: Mapping[str, AnyAttribute]) -> Schema:
-        """Return the schema with some attributes replaced, by name."""
+        """Return the schema with some of its attributes replaced by other attributes.
+
+        Order, rules and all other facts stay.
+
+        Parameters
+        ----------
+        new : mapping of str to attribute
+            The new attribute of each name. Names that the schema does not have are ignored.
+
+        Returns
+        -------
+        Schema
+            A changed copy. Public, if the new attributes are public.
+
+        Raises
+        ------
+        SchemaError
+            If a rule does not fit a new attribute.
+        """
         if not new:
             return self
         return replace(self, attributes=tuple(new.get(a.name, a) for a in self))
 
     def refuse_units(self, what: str) -> None:
-        """Raise SchemaError for a unit or a weight, where each row must count as one."""
+        """Raise an error if the schema declares a unit of protection or survey weights.
+
+        A unit of protection is the set of rows with one identifier. Methods that count each row as
+        one call this method before they read rows.
+
+        Parameters
+        ----------
+        what : str
+            Name of the method, with which the message starts.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has a unit or a weight. The message quotes no private cell.
+        """
         instead = "fit AllPairs, AIM or MST, or leave"
         if self.unit is not None:
             raise SchemaError(
@@ -318,10 +459,21 @@ class Schema(Record):
             )
 
     def check_same_rows(self, other: Schema) -> None:
-        """Raise SchemaError if another schema for these rows changes their unit, weight or ledger.
+        """Check that another schema for the same rows keeps their unit, weight and ledger.
 
-        The guarantee of a release follows from these three facts. A schema that only changes bins
-        must therefore keep them.
+        The unit of protection is the set of rows with one identifier, and the ledger is the
+        database of budgets. The guarantee of a release follows from unit, weight and ledger. A
+        schema that only changes bins must therefore keep them.
+
+        Parameters
+        ----------
+        other : Schema
+            The other schema.
+
+        Raises
+        ------
+        SchemaError
+            If the unit, the weight or the ledger differs.
         """
         for fact in ("unit", "weight", "ledger"):
             if getattr(self, fact) != getattr(other, fact):
@@ -331,19 +483,27 @@ class Schema(Record):
                 )
 
     def with_bins(self, bins: Mapping[str, Binning]) -> Schema:
-        """Return the schema with bins that a fit released, so that tables can be compared.
+        """Return the schema with bins of numeric attributes that a fit released.
+
+        Bins are intervals in which numbers are counted. Two tables that are counted by the same
+        bins can be compared.
 
         Parameters
         ----------
         bins : mapping of str to Binning
-            By attribute, such as ``model.bins_``. Numeric attributes without declared bins get
-            them. A guarantee that uses the bins has the condition that the cost of the fit is
-            stated separately.
+            The bins of each attribute by name, such as ``model.bins_``. Only numeric attributes
+            without declared bins get them. Other names are ignored.
 
         Returns
         -------
         Schema
-            A copy with released bins.
+            A changed copy. Its bins are released. A guarantee that uses them has the condition that
+            the cost of the fit is stated separately. This condition is not checked.
+
+        Raises
+        ------
+        SchemaError
+            If bins do not fit the bounds of their attribute.
         """
         free = (a for a in self if isinstance(a, Numeric) and not a.has_declared_bins)
         return self.with_attributes(
@@ -359,9 +519,11 @@ class Schema(Record):
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:
-        """Facts that were read from private data and not declared public yet, by column.
+        """Facts of the schema that were read from private data and are not declared public yet.
 
-        The entry ``"[file]"`` has the facts about text files, which `Layout` marks.
+        The value is a dict of str to tuple of str: for each column with marks, the names of the
+        marked facts. The entry ``"[file]"`` has the facts about text files, which `Layout` marks.
+        An unread column has the fact ``"kind"``. Empty if every fact is declared public.
         """
         unread = dict.fromkeys(self.undeclared_columns, ("kind",))
         marked = {a.name: a.undeclared for a in self.attributes if a.undeclared} | unread
@@ -370,8 +532,20 @@ class Schema(Record):
         return marked
 
     def declare_public(self) -> Schema:
-        """Return the schema with every fact declared public. The caller is responsible for this.
+        """Return a copy of the schema in which all facts are declared public.
 
+        Marks of facts that were read from private data are removed.
+
+        The caller is responsible for this declaration. Nothing checks it, and guarantees build on
+        it.
+
+        Returns
+        -------
+        Schema
+            A copy without marks.
+
+        Examples
+        --------
         >>> from missdp.schema import Categorical, Schema
         >>> draft = Schema((Categorical(name="a", levels=("x",), undeclared=("levels",)),))
         >>> draft.undeclared, draft.declare_public().undeclared
@@ -388,7 +562,24 @@ class Schema(Record):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the schema of a dictionary with the tables of a TOML file."""
+        """Create a schema from a dictionary with the tables of a schema's TOML file.
+
+        Parameters
+        ----------
+        data : mapping of str to JSON value
+            The tables: ``"attribute"`` has a list of attributes, ``"rule"`` a list of rules.
+            :meth:`to_dict` returns such a dictionary.
+
+        Returns
+        -------
+        Schema
+            Public.
+
+        Raises
+        ------
+        SchemaError
+            If a table or field is unknown, absent, of the wrong type or out of range.
+        """
         if not isinstance(data, Mapping):
             raise SchemaError("a schema is read from a mapping with [[attribute]] tables")
         return super().from_dict(data)
@@ -422,7 +613,14 @@ class Schema(Record):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tables of a TOML file, as values of JSON."""
+        """Return the schema as a dictionary with the tables of a TOML file.
+
+        Returns
+        -------
+        dict of str to JSON value
+            ``kind``, then the tables and fields that differ from their defaults. :meth:`from_dict`
+            reads it. Public.
+        """
         marked = {*self.undeclared_columns}
         unread = [Key.marked(name, name in marked) for name in self.keys]
         last = [Ignored.marked(name, True) for name in self.ignore if name in marked]
@@ -438,12 +636,26 @@ class Schema(Record):
 
     @property
     def tables(self) -> dict[str, SchemaTable]:
-        """The facts about all rows, by the name of their table in a TOML file."""
+        """Facts of the schema about all rows, by the name of their table in a TOML file.
+
+        The value is a dict with some of the keys "unit", "weight" and "file", whose values are a
+        :class:`Unit`, a :class:`SurveyWeight` and a :class:`Layout`. Facts that equal their
+        defaults are left out. The value is public.
+        """
         declared = {name: getattr(self, name) for name in TABLES}
         return {name: fact for name, fact in declared.items() if fact not in (None, PLAIN)}
 
     def without_ledger(self) -> Self:
-        """Return the schema without its ledger, for rows that are released or already charged."""
+        """Return the schema without its ledger, so that its rows need not be charged there again.
+
+        A ledger is a database of budgets, which each release from the rows must charge. The result
+        is for rows that are released, or whose release was already charged.
+
+        Returns
+        -------
+        Schema
+            A copy whose ``ledger`` is empty, or this schema if it has none. Public.
+        """
         return replace(self, ledger="") if self.ledger else self
 
     @classmethod
@@ -453,7 +665,7 @@ class Schema(Record):
         Parameters
         ----------
         source : str or Path
-            The file.
+            The path of the file, in UTF-8.
 
         Returns
         -------
@@ -463,7 +675,7 @@ class Schema(Record):
         Raises
         ------
         SchemaError
-            If the file cannot be read, or its facts do not make a schema.
+            If the file cannot be read, is not TOML, or its facts do not make a schema.
         """
         tables = load_toml(Path(source), SchemaError)
         if {"name", "kind"} & {*tables}:
@@ -488,7 +700,12 @@ class Schema(Record):
         comments : mapping of str to iterable of str, optional
             Lines above the block of an attribute, by its name.
         notes : str, default ""
-            Text at the end of the file.
+            TOML text at the end of the file, such as comments.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
         """
         document = {"format": _FORMAT} | self.to_dict()
         del document["kind"]

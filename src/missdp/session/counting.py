@@ -46,9 +46,11 @@ from missdp.types import Ints
 if TYPE_CHECKING:
     from missdp.session.row_weights import RowWeight
 
-#: Exact counts of cliques. Private.
+#: Map from each clique (a tuple of names of attributes) to an array of exact numbers of rows. The
+#: axes follow the order of the names. Private.
 Counts: TypeAlias = dict[Clique, Ints]
-#: The kind of access to a source: counts of cliques, also sums of rows' weights, or the rows.
+#: The reading of a source that a fit needs: "counts" of rows, "weights" for sums of the weights of
+#: rows in addition, or "rows" for rows in memory.
 Reads: TypeAlias = Literal["counts", "weights", "rows"]
 
 

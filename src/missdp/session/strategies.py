@@ -94,7 +94,7 @@ class Strategy:
             )
 
 
-#: The strategies, by name.
+#: Map from the name of each strategy for missing cells to the strategy. Public.
 STRATEGIES = {
     strategy.name: strategy
     for strategy in (

@@ -20,24 +20,25 @@ def rebinnable_attributes(source: MarginalSource) -> frozenset[str]:
 
 
 def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
-    """Return a source that offers the reading that a family needs.
+    """Check that a source offers the kind of reading that a synthesizer needs, and return it.
 
     Parameters
     ----------
     source : MarginalSource
-        Private.
+        The source that counts the private rows.
     reads : {"counts", "weights", "rows"}
-        The needed reading.
+        The needed reading: counts of rows, also sums of the weights of rows, or the rows in memory.
 
     Returns
     -------
     MarginalSource
-        The source, or a source with weights.
+        The same source. Private.
 
     Raises
     ------
     ParameterError
-        If the rows are needed in memory, but are streamed.
+        If the rows are needed in memory, but are streamed. Also if sums of weights are needed, and
+        the source has no method ``weighted_counts``.
     """
     if reads == "rows" and not isinstance(source, HeldSource):
         raise ParameterError(
@@ -47,12 +48,23 @@ def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
 
 
 class MemorySource(HeldSource):
-    """Source that counts a :class:`~missdp.table.Table` in memory, a chunk of rows at a time.
+    """Source that counts the rows of a table in memory.
+
+    A source returns exact counts of private rows, which must not be released. A session, the object
+    that releases noisy numbers, adds the noise and charges a budget for it. For rows that do not
+    fit into memory use :class:`DuckDBSource`. :func:`open_source` chooses between them.
 
     Parameters
     ----------
     table : Table
         The private rows.
+
+    Attributes
+    ----------
+    schema : Schema
+        Public facts about the columns.
+    valued : frozenset of str
+        Attributes that have numbers in addition to codes. Public.
 
     Examples
     --------
@@ -75,14 +87,32 @@ class MemorySource(HeldSource):
 
     @property
     def table(self) -> Table:
-        """The private rows."""
+        """The rows of the source as a :class:`~missdp.table.Table`.
+
+        Changes of the rows, such as other bins, are applied. The value is private.
+        """
         return Table.of_block(self.schema, self._rows(), kind=self._kind)
 
     def coded_as(self, schema: Schema) -> MemorySource:
-        """Return the rows under another binning, which is applied when rows are counted.
+        """Return a source of the same rows under another binning of numeric attributes.
+
+        A binning divides numbers into intervals, in which they are counted. It is applied when rows
+        are first counted.
+
+        Parameters
+        ----------
+        schema : Schema
+            The same attributes, some of them with other bins.
+
+        Returns
+        -------
+        MemorySource
+            Private.
 
         Raises
         ------
+        DataError
+            If the bins of an attribute without numbers differ.
         SchemaError
             If the schema declares another unit, weight or ledger than this source.
         """

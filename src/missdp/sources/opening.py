@@ -16,7 +16,10 @@ from missdp.table.rows import Rows, is_streamed
 
 
 def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> MarginalSource:
-    """Open the source that counts an input.
+    """Open the source that counts the rows of an input: in memory, streamed, or by an engine.
+
+    A source returns exact counts of private rows, which must not be released. Nothing is charged
+    here.
 
     Parameters
     ----------
@@ -27,10 +30,11 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
         unchanged. The method ``check()`` of a source is called. It raises errors early, so that a
         fit charges nothing for them.
     schema : Schema
-        The declared domain.
+        Public facts about the columns: levels, bounds and rules.
     reads : {"counts", "weights", "rows"}, default "counts"
-        The reading of the source. With ``"rows"``, files and streams of any length are held in
-        memory, since an error would disclose the length.
+        The needed reading of the source: counts of rows, also sums of the weights of rows, or the
+        rows. With ``"rows"``, files and streams of any length are held in memory, since an error
+        would disclose the length.
 
     Returns
     -------
@@ -40,7 +44,10 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
     Raises
     ------
     DataError
-        If the input cannot be read, or a source has another schema.
+        If the input cannot be read or does not fit the schema, or a source has another schema. The
+        message quotes no cell.
+    SchemaError
+        If the schema has facts that the engine does not support, such as weights in Spark.
 
     Examples
     --------
@@ -74,15 +81,40 @@ def _open(data: Any, schema: Schema, reads: Reads) -> MarginalSource:
 
 
 def is_source(data: Any) -> TypeGuard[MarginalSource]:
-    """Return True if ``data`` is a source, by its type.
+    """Return whether an input is a source of counts, by its type.
 
     The type decides, since a frame may have columns with the names "schema" and "counts".
+
+    Parameters
+    ----------
+    data : object
+        The input of a fit.
+
+    Returns
+    -------
+    bool
+        True if the type of ``data`` has the method ``counts``. Public.
     """
     return has_method(data, "counts")
 
 
 def counting_engine(data: Any) -> str:
-    """Return the public name of the engine that counts ``data``, or an empty text."""
+    """Return the name of the engine that counts the rows of an input in place of this package.
+
+    A guarantee names the engine in its condition `CountedOutsideTheKernel`. This condition is not
+    checked.
+
+    Parameters
+    ----------
+    data : object
+        The input of a fit.
+
+    Returns
+    -------
+    str
+        "Spark" for data frames of Spark, and the name of its type for a source with its own method
+        ``counts``. Empty if this package counts. Public.
+    """
     if engine_of(data) is not None:
         return "Spark"
     return outside_engine(data) if is_source(data) else ""

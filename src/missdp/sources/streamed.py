@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
 
 class StreamedSource(CountingSource):
-    """Base class of sources that read their rows again for each call, and hold no row."""
+    """Base class of sources that read their private rows again for each call, and hold no row.
+
+    A subclass defines ``_run``, which encodes the requested columns of every row and counts the
+    rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the columns.
+    """
 
     _unchecked = False  # True if unreadable rows are detected only by reading
 
@@ -35,13 +44,37 @@ class StreamedSource(CountingSource):
         self._validated = False
 
     def observed_on(self, names: Iterable[str]) -> Self:
-        """Return a source of the rows that are observed on these attributes."""
+        """Return a source of the rows in which no cell of some attributes is missing.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The attributes. Attributes of earlier calls count too.
+
+        Returns
+        -------
+        StreamedSource
+            A source of the same class. Private. The rows are selected while they are read.
+        """
         source = copy.copy(self)
         source._observed = tuple(dict.fromkeys((*self._observed, *names)))
         return source
 
     def coded_as(self, schema: Schema) -> Self:
-        """Return a source of the rows in the bins of another schema, which differs in bins only.
+        """Return a source of the same rows under another binning of numeric attributes.
+
+        A binning divides numbers into intervals, in which they are counted. It is applied in each
+        pass.
+
+        Parameters
+        ----------
+        schema : Schema
+            The same attributes, some of them with other bins.
+
+        Returns
+        -------
+        StreamedSource
+            A source of the same class. Private.
 
         Raises
         ------
@@ -54,7 +87,15 @@ class StreamedSource(CountingSource):
         return source
 
     def check(self) -> None:
-        """Raise the errors of `counts` early, by one pass over columns that may refuse cells."""
+        """Check that all rows fit the schema, so that a fit raises errors before it charges.
+
+        One pass reads the columns in which a cell may raise an error. Later calls do nothing.
+
+        Raises
+        ------
+        DataError
+            If a row cannot be read or does not fit the schema. The message quotes no cell.
+        """
         refusing = self._unchecked or any(attribute.refuses for attribute in self.schema)
         if refusing and not self._validated:
             self._run(self._needed(()), None, None)
@@ -78,26 +119,34 @@ class StreamedSource(CountingSource):
 class DuckDBSource(StreamedSource):
     """Source that counts streamed rows in bounded memory, independent of the number of rows.
 
-    DuckDB runs relations and queries, and Arrow reads files. The encoder and the kernel of tables
-    in memory then process the cells. Missing cells, sentinels and values outside the domain
-    therefore have one meaning.
+    Use it for relations of DuckDB, queries and large files. DuckDB runs relations and queries, and
+    Arrow reads files. This package then encodes and counts the cells as it does for tables in
+    memory. Missing cells, codes and values outside the domain therefore have one meaning. The
+    counts are exact and private.
 
     Parameters
     ----------
     data : DuckDB relation, str, Path or Rows
-        A path names a CSV or Parquet file. The columns must be the columns of the schema, in any
-        order. Private.
+        A path names a CSV or Parquet file, for example. The columns must be the columns of the
+        schema, in any order. Private.
     schema : Schema
-        The declared domain.
+        Public facts about the columns: levels, bounds and rules.
     n_jobs : int, optional
-        Number of threads that encode and count. By default the processors, at most 4.
+        Number of threads that encode and count, at least 1. By default the processors, at most 4.
+
+    Raises
+    ------
+    DataError
+        If the columns are not those of the schema, or the input cannot be opened.
+    ParameterError
+        If ``n_jobs`` is below 1, or the data are of another type.
 
     Notes
     -----
-    Every call reads the data again, so the data must not change between calls.
-    A table that does not fit its schema raises an error in :meth:`check` or in the first call of
-    :meth:`counts`. `open_source` calls :meth:`check` before a fit charges. Later calls read only
-    the columns that they count.
+    Every call reads the data again, so the data must not change between calls. A table that does
+    not fit its schema raises an error in :meth:`check` or in the first call of :meth:`counts`.
+    `open_source` calls :meth:`check` before a fit charges. Later calls read only the columns that
+    they count.
 
     Examples
     --------
@@ -135,28 +184,47 @@ class DuckDBSource(StreamedSource):
         *,
         n_jobs: int | None = None,
     ) -> DuckDBSource:
-        """Open the rows of one SELECT statement, whose columns are the columns of the schema.
+        """Open a source of the rows of one SELECT statement in a DuckDB database.
 
         Parameters
         ----------
         connection : duckdb.DuckDBPyConnection
-            The database.
+            The open connection to the database.
         sql : str
-            The statement.
+            The statement. Its columns must be the columns of the schema, in any order.
         schema : Schema
-            The declared domain.
+            Public facts about the columns: levels, bounds and rules.
         n_jobs : int, optional
-            Number of threads.
+            Number of threads that encode and count, at least 1. By default the processors, at most
+            4.
 
         Returns
         -------
         DuckDBSource
             Counts the rows of the query. Private.
+
+        Raises
+        ------
+        DataError
+            If the query does not run, or its columns are not those of the schema.
+        ParameterError
+            If the text is not exactly one SELECT statement, or ``n_jobs`` is below 1.
         """
         return cls(select_relation(connection, sql), schema, n_jobs=n_jobs)
 
     def code_blocks(self) -> Iterator[Block]:
-        """Yield the codes of all rows, a batch at a time, in one pass. Private."""
+        """Read the codes of all rows in one pass, a batch of rows at a time.
+
+        Yields
+        ------
+        dict of str to ndarray of unsigned int, of shape (n_rows_of_batch,)
+            The codes of each attribute. Private.
+
+        Raises
+        ------
+        DataError
+            If a row cannot be read or does not fit the schema. The message quotes no cell.
+        """
         for codes, _ in self._blocks(self.schema.input_columns.names, self.schema.names):
             yield codes
         self._validated = True

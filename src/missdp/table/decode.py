@@ -20,17 +20,32 @@ from missdp.types import Flags, Floats
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Output of a cell without a value: null, or the code of its kind of missing.
+#: Output of a cell without a value: "nulls" for null, or "codes" for the first declared code of its
+#: kind of missing, and null without a code.
 MissingForm: TypeAlias = Literal["nulls", "codes"]
 _Code: TypeAlias = str | float
 
 
-#: Output of a cell with a level: the level, or its label.
+#: Output of a cell with a level: "codes" for the level, or "labels" for its label.
 Values: TypeAlias = Literal["codes", "labels"]
 
 
 def check_missing_form(missing_as: str, values: str = "codes") -> None:
-    """Raise ParameterError for an unknown form of missing cells or of levels."""
+    """Check that an output format for missing cells and for levels is one that is supported.
+
+    Parameters
+    ----------
+    missing_as : str
+        Output of a cell without a value: "nulls", or "codes" for the declared code of its kind of
+        missing.
+    values : str, default "codes"
+        Output of a cell with a level: "codes" for the level, or "labels" for its label.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is another text.
+    """
     if missing_as not in ("nulls", "codes"):
         raise ParameterError(f"missing_as must be 'nulls' or 'codes', not {missing_as!r}")
     if values not in ("codes", "labels"):

@@ -156,21 +156,30 @@ def _commented(text: str) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Draft:
-    """A draft of a schema, which a person must complete. Private until then.
+    """A draft of a schema, which a person must check and complete. Private until then.
+
+    :func:`draft_columns` creates it from private rows. Its facts were read from cells, so no
+    release accepts them before a person has declared them public.
 
     Parameters
     ----------
     facts : Schema
-        The proposed facts. Each fact from cells is marked ``undeclared``.
+        The proposed schema. Each fact from cells is marked ``undeclared``.
     unread : mapping of str to str
         Columns that are keys or ignored, with the reasons. The draft marks them ``undeclared``.
-    doubts : mapping of str to str, optional
+    doubts : mapping of str to str, default {}
         Columns with levels, or ignored columns, that look like dates or like numbers in another
-        format.
-    notes : str, optional
-        Comments about these columns, with blocks to be uncommented.
-    reasons : mapping of str to str, optional
-        The reason for the draft of each column, in a line.
+        format, with the reasons.
+    notes : str, default ""
+        Comments in TOML about these columns, with blocks to be uncommented.
+    reasons : mapping of str to str, default {}
+        The reason for the draft of each column, in a line. Private.
+
+    Examples
+    --------
+    >>> draft = draft_columns({"age": [31, 70], "city": ["Bonn", "Ulm"]})
+    >>> draft.facts.names, draft.facts["city"].levels
+    (('age', 'city'), ('Bonn', 'Ulm'))
     """
 
     facts: Schema
@@ -180,7 +189,20 @@ class Draft:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def to_toml(self, path: str | Path) -> None:
-        """Write the draft to a TOML file, completely or not at all."""
+        """Write the draft of a schema to a TOML file for a person to complete.
+
+        The file is written completely or not at all. Comments state the reasons for each column.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. An existing file is replaced.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
         lines = {name: (reason,) for name, reason in self.reasons.items()}
         self.facts.to_toml(path, comments=lines, notes=_RULES + self.notes)
 
@@ -188,12 +210,15 @@ class Draft:
 def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") -> Draft:
     """Draft a schema that reads every column, with reasons for columns that stay unread.
 
+    All private rows are read, and nothing is charged. The draft is therefore for the curator only.
+
     Parameters
     ----------
     data : frame, DuckDB relation, Rows, str, Path, dict or list
         The private rows, as :meth:`Table.read` takes them.
     header : bool, default True
-        True if the first line of a text file names its columns.
+        True if the first line of a text file names its columns. Otherwise the columns are named
+        ``column1``, ``column2`` and so on.
     encoding : str, default "utf-8"
         The encoding of a text file, as in :class:`Layout`.
 
@@ -205,7 +230,10 @@ def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") ->
     Raises
     ------
     DataError
-        If there are no rows, or names of columns are repeated or cannot be written to a file.
+        If there are no rows, or names of columns are repeated or cannot be written to a file. Also
+        if a file without a header line or with an encoding is not a text file.
+    SchemaError
+        If the encoding is unknown.
 
     Examples
     --------
@@ -409,7 +437,10 @@ def _odd(texts: list[str], *, every: bool) -> _Note | None:
 
 
 def draft_schema(data: Any) -> Schema:
-    """Draft a schema from private rows. Every fact from cells is marked ``undeclared``.
+    """Draft a schema from private rows, for a person to check and complete.
+
+    All private rows are read, and nothing is charged. Every fact from cells is marked
+    ``undeclared``, and a release raises SchemaError for a schema with these marks.
 
     Parameters
     ----------
@@ -419,7 +450,7 @@ def draft_schema(data: Any) -> Schema:
     Returns
     -------
     Schema
-        A person must check the facts, correct them, and delete the marks.
+        Private until a person has checked the facts, corrected them, and deleted the marks.
 
     Raises
     ------

@@ -77,15 +77,17 @@ def _read_bytes(size: str | int) -> int:
 
 @contextlib.contextmanager
 def memory_limit(size: str | int | None) -> Iterator[None]:
-    """Limit the memory of the process while tables are read within the block.
+    """Limit the memory of the process while tables are read within a ``with`` block.
 
-    A table whose rows and columns would need more is streamed instead of held. Counts are the same.
+    A file whose table would need more memory is streamed: its rows are read again for each count. A
+    fit that needs the rows in memory holds them in any case. Counts are equal, and no output shows
+    the difference. The limit is not exact, since the need of memory is estimated.
 
     Parameters
     ----------
     size : str, int or None
-        A size such as ``"2GB"``, or a number of bytes. None keeps the present limit: by default
-        half of the memory of the machine, or of the container.
+        A size such as ``"2GB"``, or a number of bytes, at least 512 MiB. None keeps the present
+        limit: by default half of the memory of the machine, or of the container.
 
     Raises
     ------

@@ -42,42 +42,46 @@ _AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
 
 
 def _nothing() -> None:
-    """Do nothing: the default of ``Rows.close``."""
+    """Do nothing: the default of ``Rows.close``, for rows without a connection to a database."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """Rows of a table, read in batches as often as needed. Private, except for names of columns.
+    """Rows of a table that are read in batches as often as needed, instead of being held in memory.
 
     Use :meth:`of` for frames, files and relations, and :meth:`of_parts` for many Parquet files.
-    `missdp.engines` has functions for databases.
+    `missdp.engines` has functions for databases. Pass the result to synthesizers or to
+    `Table.read`. The rows are private. The names of the columns are public, since a schema declares
+    them.
 
     Parameters
     ----------
     list_names : callable
-        Returns the names of the columns.
+        Returns the names of the columns as a sequence of str.
     read : callable
-        Yields Arrow batches of the named columns, in this order. Errors quote no cell.
+        Takes a tuple of names, and yields Arrow record batches of these columns, in this order. Its
+        errors must quote no cell.
     length : callable, optional
-        Returns the approximate number of rows from metadata, or None.
+        Returns the approximate number of rows from metadata, or None. Private.
     is_parsed : bool, default False
         True if an unreadable row is detected only when its batch is read.
     is_queried : bool, default False
         True if a database reads the rows, and may fail at a cell.
     is_ordered : bool, default False
         True if each pass has the same rows in the same order.
-    data_files : tuple of DataFile, optional
+    data_files : tuple of DataFile, default ()
         The files of the rows.
     place : Path, optional
         The database, or the folder or pattern of files, of the rows.
-    ignored : collection of str, optional
+    ignored : collection of str, default ()
         Columns that are never read.
     is_chosen : bool, default False
-        True if rows were sampled by unit, or weighted.
+        True if rows were sampled by unit of protection, or weighted.
     unit_weights, unit_sums : ndarray of int64, optional
-        The counts of rows, and sums over units: see `missdp.table.units`. Private.
+        The count of each row, in steps of 2**-20 of a row, and two sums of these counts over units.
+        Private. `missdp.table.units` computes them.
     close : callable, optional
-        Closes the connection of a database.
+        Closes the connection of a database. By default it does nothing.
 
     Examples
     --------
@@ -104,21 +108,28 @@ class Rows:
 
     @classmethod
     def of(cls, data: Any, schema: Schema | None = None, *, extra: tuple[str, ...] = ()) -> Rows:
-        """Open the rows of a table.
+        """Open the rows of a table from a frame, a file, a relation or lists.
 
         Parameters
         ----------
         data : frame, DuckDB relation, Rows, str, Path, dict or list
             The input, as for :meth:`Table.read`. Private.
         schema : Schema, optional
-            Public facts: the layout of a file, and columns that are not read.
-        extra : tuple of str, optional
+            Public facts: the layout of a file, and columns that are not read. By default all
+            columns are read.
+        extra : tuple of str, default ()
             Columns of a frame in addition to the columns of the schema.
 
         Returns
         -------
         Rows
-            Private.
+            Private. Files and relations are not read yet.
+
+        Raises
+        ------
+        DataError
+            If the input is of an unsupported type, or a frame has other columns than the schema.
+            Missing files raise it when names or rows are first read.
         """
         if not is_streamed(data):
             names = None if schema is None else (*schema.input_columns.names, *extra)
@@ -131,7 +142,7 @@ class Rows:
 
     @classmethod
     def of_parts(cls, place: str | Path) -> Rows:
-        """Open the rows of Parquet files with the same columns, in a folder or by a pattern.
+        """Open the rows of several Parquet files with the same columns as one table.
 
         Parameters
         ----------
@@ -143,7 +154,7 @@ class Rows:
         Returns
         -------
         Rows
-            Private.
+            The rows of the files in the order of their names. Private.
 
         Raises
         ------
@@ -175,7 +186,16 @@ class Rows:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns that are read."""
+        """Names of the columns of the table that are read, in the order of the input.
+
+        The value is a tuple of str without the ignored columns. They come from a header, so they
+        are public only if the header is public.
+
+        Raises
+        ------
+        DataError
+            If the header of a file repeats a name, or the file cannot be read.
+        """
         names = tuple(self.list_names())
         if self.data_files and len({*names}) < len(names):
             # The name is not quoted: without a header, the first line is a private row.
@@ -184,11 +204,40 @@ class Rows:
         return tuple(name for name in names if name not in self.ignored)
 
     def approximate_length(self) -> int | None:
-        """Return the approximate number of rows from metadata, or None. Private."""
+        """Return the approximate number of rows of the table from metadata, without reading rows.
+
+        Returns
+        -------
+        int or None
+            The number of rows. None if no metadata state it. Private: no output may depend on it.
+
+        Raises
+        ------
+        DataError
+            If a file or database cannot be read.
+        """
         return None if self.length is None else self.length()
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns, in this order, a batch at a time. Errors quote no cell."""
+        """Read some columns of all rows, a batch of rows at a time.
+
+        Each call starts at the first row.
+
+        Parameters
+        ----------
+        names : tuple of str
+            Names of columns, which must be among the property ``names``.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            The columns in the order of ``names``. Private.
+
+        Raises
+        ------
+        DataError
+            If rows cannot be read. The message quotes no cell.
+        """
         return self.read(names)
 
     def check(
@@ -207,7 +256,7 @@ class Rows:
         unread : collection of str, default ()
             Columns that may be present or absent.
         places : mapping of str to str, optional
-            The place of a column in the schema, if it is not an attribute:
+            For messages: the place of a column in the schema, if it is not an attribute, as in
             ``{"id": "[unit] column"}``.
 
         Raises
@@ -219,12 +268,46 @@ class Rows:
         check_columns(list(self.list_names()), names, unread=unread, places=places)
 
     def declared(self, schema: Schema) -> Rows:
-        """Return the rows with the layout of a schema, without columns that are not read."""
+        """Return the rows with the file layout of a schema, without columns that it ignores.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the table.
+
+        Returns
+        -------
+        Rows
+            Private.
+
+        Raises
+        ------
+        ParameterError
+            If the rows were sampled by unit, and the layout differs from the layout of their
+            reading.
+        """
         rows = self.with_layout(schema.file)
         return replace(rows, ignored={*self.ignored, *schema.ignored_columns})
 
     def with_layout(self, layout: Layout) -> Rows:
-        """Return the rows of the files with another declared layout."""
+        """Return the rows of the same files under another layout, such as another encoding.
+
+        Parameters
+        ----------
+        layout : Layout
+            The format of text files.
+
+        Returns
+        -------
+        Rows
+            Private. Rows that do not come from files are returned unchanged.
+
+        Raises
+        ------
+        ParameterError
+            If the rows were sampled by unit, and the layout differs from the layout of their
+            reading.
+        """
         files = tuple(file.with_layout(layout) for file in self.data_files)
         if files == self.data_files:
             return self
@@ -234,20 +317,53 @@ class Rows:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The paths of the files of the rows."""
+        """Paths of the files from which the rows are read, in the order of reading.
+
+        The value is a tuple of Path, empty for frames and databases. The value is public.
+        """
         return tuple(file.path for file in self.data_files)
 
     @property
     def is_text(self) -> bool:
-        """True if rows come from CSV files, which are refused if a row is malformed."""
+        """True if the rows come from CSV files, in which a malformed row makes all rows unreadable.
+
+        The value is public.
+        """
         return any(file.is_of(CSV_FILES) for file in self.data_files)
 
     def described(self) -> Mapping[str, Described]:
-        """Return the declarations of a file about its columns: labels and codes."""
+        """Return the declarations of a data file about its columns, such as labels of values.
+
+        Returns
+        -------
+        mapping of str to Described
+            For each described column: its label, labels of its values, codes of missing cells, and
+            a flag for an order. Empty for other inputs. Private, until a person has checked that
+            the labels were not made from rows.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be read.
+        """
         return self.data_files[0].facts() if self.data_files else {}
 
     def would_read(self, path: Path) -> bool:
-        """Return True if a file at ``path`` would become one of the files of the rows."""
+        """Return whether a new file at a path would become one of the files of these rows.
+
+        Outputs must not be written there, since a later pass would read them.
+
+        Parameters
+        ----------
+        path : Path
+            The path of the new file.
+
+        Returns
+        -------
+        bool
+            True for Parquet files in the folder of the rows, or with a name that matches their
+            pattern. Public.
+        """
         if self.place is None or not self.data_files or path.suffix.lower() not in PARQUET_FILES:
             return False
         if self.place.is_dir():

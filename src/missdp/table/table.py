@@ -29,24 +29,38 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Rows of a table as codes and masks. Private unless made from released values.
+    """Rows of a table in memory, as integer codes. Private, unless made from released values.
 
-    Use :meth:`read` (any frame or file) or :meth:`from_codes`. All inputs have one representation.
-    Each attribute has an array of codes in ``0..size - 1``. Codes from ``size`` on mark cells
-    without a value, one code for each of the attribute's ``kinds`` of missing.
+    Use :meth:`read` for any frame or file, and :meth:`from_codes` for codes. All inputs have one
+    representation. Each attribute has an array of codes: ``0`` to ``size - 1`` for levels, bins and
+    spikes, then one code for each of its ``kinds`` of missing (reasons why a cell has no value).
+    Numeric attributes may also have their numbers.
 
     Parameters
     ----------
     schema : Schema
-        Public facts.
+        Public facts about the columns.
     columns : mapping of str to CodedColumn
-        One column per attribute, all of one length.
-    kind : {"pandas", "polars", "pyarrow"}
-        The kind of the input frame, which is the default kind of output frames.
+        The encoded cells of each attribute of the schema, all of one length.
+    kind : {"pandas", "polars", "pyarrow"}, default "pandas"
+        The library of the input frame, which is the default library of output frames.
+
+    Attributes
+    ----------
+    schema : Schema
+        Public facts about the columns.
+    kind : str
+        The library of the input frame. Public.
+
+    Raises
+    ------
+    DataError
+        If attributes and columns differ, or columns have different lengths.
 
     Notes
     -----
-    ``repr`` shows public facts only. The number of rows is private under add-remove adjacency.
+    ``repr`` shows public facts only. ``len`` returns the number of rows, which is private under
+    add-remove adjacency (neighbouring tables differ by one row or unit).
 
     Examples
     --------
@@ -97,7 +111,7 @@ class Table:
     def read_part(
         cls, rows: Rows, schema: Schema, some: Schema, valued: Container[str] | None
     ) -> Table:
-        """Read some attributes, with numbers for some of them.
+        """Read some attributes of a table, with numbers for some of them, to save memory.
 
         Parameters
         ----------
@@ -106,9 +120,11 @@ class Table:
         schema : Schema
             Public facts about all columns.
         some : Schema
-            The requested attributes. Columns that may refuse a cell are read in addition.
-        valued : container of str, optional
-            Attributes with numbers in the result. None: all attributes are read.
+            The schema of the attributes that are returned. Columns in which a cell may raise an
+            error are read in addition, so that errors do not depend on this choice.
+        valued : container of str or None
+            Names of the attributes with numbers in the result. None: all attributes of ``schema``
+            are read with numbers.
 
         Returns
         -------
@@ -118,7 +134,7 @@ class Table:
         Raises
         ------
         DataError
-            If the rows cannot be read, or do not fit the schema.
+            If the rows cannot be read, or do not fit the schema. The message quotes no cell.
         """
         if valued is None:
             return cls.read(rows, schema)
@@ -131,26 +147,45 @@ class Table:
 
     @classmethod
     def without_rows(cls, schema: Schema) -> Table:
-        """Return an empty table of a schema, which charges no ledger."""
+        """Return an empty table of a schema. It contains nothing private and charges no ledger.
+
+        Parameters
+        ----------
+        schema : Schema
+            Public facts about the columns, without a unit and without a weight.
+
+        Returns
+        -------
+        Table
+            A table with 0 rows, whose schema has no ledger, file layout, ignored columns or keys.
+            Public.
+
+        Raises
+        ------
+        DataError
+            If the schema declares a unit or a weight.
+        """
         facts = {"ledger": "", "file": PLAIN, "ignore": (), "keys": (), "undeclared_columns": ()}
         plain = replace(schema, **facts)  # type: ignore[arg-type]
         return cls.read({name: [] for name in plain.input_columns.names}, plain)
 
     @classmethod
     def read(cls, data: Any, schema: Schema) -> Table:
-        """Read a table from any supported input.
+        """Read a table into memory from any supported input, and check it against its schema.
+
+        Rows are read in batches, so memory holds little more than the codes and numbers of the
+        table.
 
         Parameters
         ----------
         data : Table, frame, DuckDB relation, Rows, str, Path, dict or list
             A frame is a frame of pandas, polars or Arrow, or of any library with Arrow's C
             interface (``__arrow_c_stream__``). A record batch reader is consumed. A path names a
-            CSV or Parquet file. A dict has a list of cells for each column. A list has a dict for
-            each row, which may omit missing cells. Rows are read in batches, so memory holds little
-            more than the codes and numbers of the table.
+            file: CSV, Parquet, Feather, Excel, SPSS, Stata or SAS. A dict has a list of cells for
+            each column. A list has a dict for each row, which may omit missing cells. Private.
         schema : Schema
-            The declared domain. If it declares a unit, at most ``max_rows`` rows of each unit are
-            read, drawn at random.
+            Public facts about the columns: levels, bounds and rules. If it declares a unit of
+            protection, at most ``max_rows`` rows of each unit are read, drawn at random.
 
         Returns
         -------
@@ -160,9 +195,12 @@ class Table:
         Raises
         ------
         DataError
-            If the data does not fit the schema. The message quotes no value and no count.
+            If the data cannot be read or do not fit the schema. The message quotes no value and no
+            count.
         SchemaError
             If the schema is not a `Schema`, for example a path.
+        MissingDependencyError
+            If the format of the file needs a package that is not installed.
         """
         check_schema(schema)
         if isinstance(data, Table):
@@ -180,26 +218,28 @@ class Table:
     def from_codes(
         cls, schema: Schema, codes: Mapping[str, ArrayLike], *, kind: FrameKind = "pandas"
     ) -> Table:
-        """Build a table from codes. Numeric attributes get bins without numbers.
+        """Create a table from the codes of its cells. Numeric attributes get bins without numbers.
 
         Parameters
         ----------
         schema : Schema
-            Public facts.
-        codes : mapping of str to array of shape (n_rows,)
-            The codes of each attribute.
+            Public facts about the columns.
+        codes : mapping of str to array of int, of shape (n_rows,)
+            The codes of each attribute, from 0 to ``extended_size - 1``. Other names are ignored.
         kind : {"pandas", "polars", "pyarrow"}, default "pandas"
-            The kind of output frames.
+            The library of output frames.
 
         Returns
         -------
         Table
-            With copies of the codes.
+            With copies of the codes. Private, if the codes are private.
 
         Raises
         ------
         DataError
-            If codes are absent or out of range.
+            If the codes of an attribute are absent or out of range, or lengths differ.
+        ParameterError
+            If codes are not a vector of integers.
         """
         columns = {}
         for attribute in schema:
@@ -212,26 +252,43 @@ class Table:
     def of_block(
         cls, schema: Schema, block: Mapping[Any, NDArray[Any]], *, kind: FrameKind = "pandas"
     ) -> Table:
-        """Build a table from the columns of a block of rows of `missdp.session.row_kernel`.
+        """Create a table from a block: a dictionary of columns, as row functions return it.
+
+        A row function maps each row of a block to one row of another block.
 
         Parameters
         ----------
         schema : Schema
-            Public facts.
+            Public facts about the columns.
         block : mapping of names to ndarray of shape (n_rows,)
-            The codes, and the numbers of some attributes.
+            The codes of each attribute by its name. The numbers of some attributes, under the key
+            ``("values", name)``.
         kind : {"pandas", "polars", "pyarrow"}, default "pandas"
-            The kind of output frames.
+            The library of output frames.
 
         Returns
         -------
         Table
-            Private if the block is private.
+            With the arrays of the block, which are not copied. Private if the block is private.
+
+        Raises
+        ------
+        DataError
+            If the columns have different lengths.
         """
         return cls(schema, _columns(block, schema.names), kind=kind)
 
     def block(self) -> dict[Any, NDArray[Any]]:
-        """Return the columns as a block of rows, which row functions map. Private."""
+        """Return the columns of the table as a dictionary of arrays, which is called a block.
+
+        Row functions take blocks. A row function maps each row of a block to one row.
+
+        Returns
+        -------
+        dict of names to ndarray of shape (n_rows,)
+            The codes of each attribute by its name. The numbers of an attribute, if the table has
+            them, under the key ``("values", name)``. Private, unless made from released values.
+        """
         block: dict[Any, NDArray[Any]] = {}
         for attribute in self.schema:
             column = self._columns[attribute.name]
@@ -242,7 +299,18 @@ class Table:
 
     @classmethod
     def concatenate(cls, tables: Iterable[Table]) -> Table:
-        """Concatenate the rows of one or more tables of one schema."""
+        """Concatenate the rows of several tables of one schema, in their order.
+
+        Parameters
+        ----------
+        tables : iterable of Table
+            At least one table. All tables have the schema of the first.
+
+        Returns
+        -------
+        Table
+            As private as the tables. It has the library of output frames of the first table.
+        """
         parts = iter(tables)
         first = next(parts)
         blocks = (table._columns for table in chain([first], parts))
@@ -256,16 +324,71 @@ class Table:
         return len(next(iter(self._columns.values())).codes)
 
     def column(self, name: str) -> CodedColumn:
-        """Return the codes of an attribute, and its numbers if the table has them."""
+        """Return the codes of an attribute, and its numbers if the table has them.
+
+        Parameters
+        ----------
+        name : str
+            Name of the attribute.
+
+        Returns
+        -------
+        CodedColumn
+            With the arrays ``codes`` and ``values`` of shape (n_rows,). ``values`` may be None.
+            Private, unless made from released values.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no attribute of this name.
+        """
         self.schema[name]
         return self._columns[name]
 
     def codes(self, name: str) -> NDArray[np.unsignedinteger]:
-        """Return the codes of an attribute, shape ``(n,)``. Missing cells have ``missing_code``."""
+        """Return the code of each cell of an attribute.
+
+        Parameters
+        ----------
+        name : str
+            Name of the attribute.
+
+        Returns
+        -------
+        ndarray of unsigned int, of shape (n_rows,)
+            Codes from 0 to ``extended_size - 1``, in the order of the rows. Codes from ``size`` on
+            are cells without a value. Private, unless made from released values.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no attribute of this name.
+        """
         return self.column(name).codes
 
     def mask(self, name: str, kind: Kind | None = None) -> Flags:
-        """Return True for missing cells, shape ``(n,)``: of any kind, or of one kind."""
+        """Return a flag for each cell of an attribute: True if the cell has no value.
+
+        Parameters
+        ----------
+        name : str
+            Name of the attribute.
+        kind : {"not_applicable", "missing", "refused", "unknown", "not_asked"}, optional
+            The reason why a cell has no value. Only cells with this reason are flagged. By default
+            all cells without a value are flagged, including "not applicable".
+
+        Returns
+        -------
+        ndarray of bool, of shape (n_rows,)
+            In the order of the rows. Private, unless made from released values.
+
+        Raises
+        ------
+        ParameterError
+            If ``kind`` is not one of these names.
+        SchemaError
+            If the schema has no attribute of this name.
+        """
         attribute, codes = self.schema[name], self.codes(name)
         if kind is None:
             return np.asarray(codes >= attribute.size)
@@ -276,12 +399,26 @@ class Table:
         return np.asarray(codes == attribute.size + attribute.kinds.index(kind))
 
     def values(self, name: str) -> Floats:
-        """Return the numbers of an attribute, shape ``(n,)``. Missing cells are ``lower``.
+        """Return the number in each cell of a numeric attribute.
+
+        Parameters
+        ----------
+        name : str
+            Name of the attribute.
+
+        Returns
+        -------
+        ndarray of float, of shape (n_rows,)
+            Numbers from ``lower`` to ``upper``, in the order of the rows. Dates are numbers of
+            units of the calendar since 1970. A cell without a value has the number ``lower``: see
+            :meth:`mask`. Private, unless made from released values.
 
         Raises
         ------
         DataError
             If the attribute is not numeric, or the table has bins only.
+        SchemaError
+            If the schema has no attribute of this name.
         """
         values = self.column(name).values
         if values is None:
@@ -289,9 +426,14 @@ class Table:
         return values
 
     def incomplete_rows(self) -> Flags:
-        """Return True for rows with a missing cell, shape ``(n,)``.
+        """Return a flag for each row of the table: True if at least one of its cells is missing.
 
         A cell that is not applicable is not missing.
+
+        Returns
+        -------
+        ndarray of bool, of shape (n_rows,)
+            In the order of the rows. Private, unless made from released values.
         """
         masks = [
             self.codes(name) >= self.schema[name].missing_code for name in self.schema.nullable
@@ -308,12 +450,43 @@ class Table:
         return rows.take(np.minimum(np.searchsorted(ends, middle, side="right"), len(rows) - 1))
 
     def take(self, rows: NDArray[np.integer] | Flags) -> Table:
-        """Return the rows of an index or a boolean array."""
+        """Return a table of some rows of this table.
+
+        If the schema declares a unit or a weight, no release accepts the result, since these rows
+        were chosen otherwise.
+
+        Parameters
+        ----------
+        rows : ndarray of int or of bool
+            Positions of the rows from 0 on, in the order of the result, or a flag for each row.
+
+        Returns
+        -------
+        Table
+            As private as this table.
+        """
         columns = {name: column.take(rows) for name, column in self._columns.items()}
         return Table(self.schema, columns, kind=self.kind)
 
     def subset(self, names: Iterable[str]) -> Table:
-        """Return a table of the named columns."""
+        """Return a table of some columns of this table, with all rows.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the attributes, in the order of the result.
+
+        Returns
+        -------
+        Table
+            With the schema of :meth:`Schema.subset <missdp.schema.Schema.subset>`. As private as
+            this table.
+
+        Raises
+        ------
+        SchemaError
+            If the schema has no attribute of a name, or there are no names.
+        """
         schema = self.schema.subset(names)
         part = Table(schema, {n: self._columns[n] for n in schema.names}, kind=self.kind)
         if self._read_as == self.schema:  # the rows are the same
@@ -321,7 +494,28 @@ class Table:
         return part
 
     def with_missing(self, mask: Mapping[str, Flags]) -> Table:
-        """Return the table with more missing cells. Their attributes must be nullable."""
+        """Return the table with additional missing cells, for example to study missing values.
+
+        Computed attributes, such as differences of dates, are computed anew. If the schema declares
+        a unit or a weight, no release accepts the result.
+
+        Parameters
+        ----------
+        mask : mapping of str to ndarray of bool, of shape (n_rows,)
+            For some attributes a flag for each row: True for cells that become missing.
+
+        Returns
+        -------
+        Table
+            A changed copy. As private as this table and the flags.
+
+        Raises
+        ------
+        DataError
+            If cells of an attribute would become missing that is not nullable.
+        SchemaError
+            If the schema has no attribute of a name.
+        """
         columns = dict(self._columns)
         for name, missing in mask.items():
             attribute = self.schema[name]
@@ -332,9 +526,20 @@ class Table:
         return Table(self.schema, columns, kind=self.kind)
 
     def with_values(self, rng: np.random.Generator) -> Table:
-        """Return the table with a number drawn uniformly inside each numeric bin.
+        """Return the table with a number for each cell of numeric attributes that have bins only.
 
-        Synthetic tables have bins only. Present numbers stay unchanged.
+        A bin is an interval of values. The number is drawn from the bin of the cell. Synthetic
+        tables have bins only. Present numbers stay unchanged.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of the random numbers.
+
+        Returns
+        -------
+        Table
+            A changed copy. As private as this table.
         """
         columns = dict(self._columns)
         for attribute in self.schema:
@@ -349,7 +554,17 @@ class Table:
         return Table(self.schema, columns, kind=self.kind)
 
     def coded_as(self, schema: Schema) -> Table:
-        """Return the rows with the numbers of numeric attributes in the bins of another schema.
+        """Return the same rows with the codes of another schema, which has other bins.
+
+        Parameters
+        ----------
+        schema : Schema
+            The same attributes, some of them with other bins.
+
+        Returns
+        -------
+        Table
+            As private as this table. Codes are the whole numbers that stand for bins in counts.
 
         Raises
         ------
@@ -371,7 +586,7 @@ class Table:
     def to_arrow(
         self, *, missing_as: MissingForm = "nulls", values: Values = "codes", first_key: int = 1
     ) -> pa.Table:
-        """Return an Arrow table whose types depend on the schema alone.
+        """Return the rows as an Arrow table, whose types depend on the schema alone.
 
         Parameters
         ----------
@@ -389,7 +604,15 @@ class Table:
         Returns
         -------
         pyarrow.Table
-            Private unless the table was made from released values.
+            Columns of keys, then the stored columns in the order of the schema. Private unless the
+            table was made from released values.
+
+        Raises
+        ------
+        DataError
+            If a numeric attribute has bins only: use :meth:`with_values` before.
+        ParameterError
+            If ``missing_as`` or ``values`` is not one of these names.
 
         Examples
         --------
@@ -418,21 +641,32 @@ class Table:
         missing_as: MissingForm = "nulls",
         values: Values = "codes",
     ) -> Any:
-        """Return a frame of the kind of the input, or of a requested kind.
+        """Return the rows as a data frame of the library of the input, or of another library.
 
         Parameters
         ----------
         kind : {"pandas", "polars", "pyarrow"}, optional
-            The kind of frame. By default the kind of the input.
+            The library of the frame. By default the library of the input.
         missing_as : {"nulls", "codes"}, default "nulls"
-            As in :meth:`to_arrow`.
+            Output of a cell without a value: null, or the first declared code of its kind of
+            missing. See :meth:`to_arrow`.
         values : {"codes", "labels"}, default "codes"
-            As in :meth:`to_arrow`.
+            Output of a level: the level, or its declared label. See :meth:`to_arrow`.
 
         Returns
         -------
-        frame
-            Private unless the table was made from released values.
+        pandas.DataFrame, polars.DataFrame or pyarrow.Table
+            Columns as in :meth:`to_arrow`, with types that depend on the schema alone. Private
+            unless the table was made from released values.
+
+        Raises
+        ------
+        DataError
+            If a numeric attribute has bins only: use :meth:`with_values` before.
+        ParameterError
+            If a parameter is not one of these names.
+        MissingDependencyError
+            If polars is requested and not installed.
         """
         table = self.to_arrow(missing_as=missing_as, values=values)
         return native_from_arrow(table, kind or self.kind)
