@@ -109,7 +109,8 @@ class DPImputer(StableTransformer):
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Categorical(name="ill", levels=("no", "yes")),
     ... ))
-    >>> people = pd.DataFrame({"smoker": ["yes", None, "no"] * 500, "ill": ["yes", "no", "no"] * 500})
+    >>> smoker, ill = ["yes", None, "no"] * 500, ["yes", "no", "no"] * 500
+    >>> people = pd.DataFrame({"smoker": smoker, "ill": ill})
     >>> model = AllPairs(epsilon=1.0, random_state=0).fit(people, schema=schema)
     >>> imputer = DPImputer(model=model, filling="likely", random_state=0)
     >>> new = pd.DataFrame({"smoker": [None, None, "no"], "ill": ["yes", "no", "yes"]})
