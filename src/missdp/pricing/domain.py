@@ -554,4 +554,4 @@ class TableDistance:
 
 
 NEIGHBOURS = TableDistance(replaced=1)
-"""The distance of two neighbouring tables: one row is replaced, and no other moves."""
+"""Distance of two neighbouring tables before any step: one row is replaced, no other differs."""

@@ -32,7 +32,7 @@ from missdp.session.noise import NoiseSource, SeededNoise
 from missdp.types import Floats
 
 NoiseKind = Literal["gaussian", "laplace"]
-"""The noise of a private estimator."""
+"""Distribution of the noise of a private estimator: Gaussian or Laplace."""
 Sample: TypeAlias = NDArray[np.int64] | None
 """The numbers of the rows that are read, or None for all rows."""
 
