@@ -403,9 +403,11 @@ class Bound:
     Parameters
     ----------
     name : {"direct", "theorem 2", "group privacy"}
-        The derivation. "direct" bounds replaced and shifted rows at once. "theorem 2" combines
-        a bound for each by the weak triangle inequality of Rényi divergences (Hu, Sanyal &
-        Schölkopf 2024). "group privacy" counts every shifted row as replaced.
+        Name of the derivation. The name "direct" stands for a bound on replaced and shifted
+        rows at once. The name "theorem 2" stands for the weak triangle inequality of Rényi
+        divergences (Hu, Sanyal & Schölkopf 2024). It combines a bound on replaced rows with a
+        bound on shifted rows. The name "group privacy" stands for a bound that counts every
+        shifted row as replaced.
     epsilon : float
         Epsilon at the requested delta, possibly infinite.
     event : Event

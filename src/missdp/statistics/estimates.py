@@ -19,7 +19,13 @@ from missdp.statistics.worst_case import Interval, Names
 
 class _Answer(Record, abstract=True):
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values, without ``applicable`` and ``note`` if they are empty."""
+        """Return the released answer as JSON values, by the names of its attributes.
+
+        Returns
+        -------
+        dict of str to object
+            Released and public values. ``applicable`` and ``note`` are left out if they are empty.
+        """
         return {k: v for k, v in super().to_dict().items() if v or k not in ("applicable", "note")}
 
 
