@@ -47,6 +47,13 @@ class Stage:
     conditions : tuple of Condition
         Conditions of the step. They are stated with the guarantee and are not checked against
         the table.
+
+    Examples
+    --------
+    >>> from missdp.pricing import RowClipper
+    >>> (stage,) = trace([("clip", RowClipper(radius=0.5))], RowDomain(rows=100, columns=2))
+    >>> stage.name, stage.domain_after.radius
+    ('clip', 0.5)
     """
 
     name: str
@@ -180,7 +187,13 @@ class StandardisedFacts:
     steps : tuple of Stage, default ()
         The steps that rows pass before a query reads them, in order.
     assumed : tuple of Condition, default ()
-        Conditions of every answer, in addition to the conditions of the steps.
+        Conditions of the guarantee of every answer, in addition to the conditions of the steps.
+
+    Examples
+    --------
+    >>> facts = StandardisedFacts(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
+    >>> facts.distance.replaced
+    1
     """
 
     raw: RowDomain
@@ -193,6 +206,11 @@ class StandardisedFacts:
     def domain(self) -> RowDomain:
         """Public facts about the rows after all preprocessing steps, as a query reads the rows.
 
+        Returns
+        -------
+        RowDomain
+            Shape and largest row norm of the preprocessed table. It is complete.
+
         Raises
         ------
         ParameterError
@@ -204,7 +222,13 @@ class StandardisedFacts:
 
     @property
     def distance(self) -> TableDistance:
-        """Public bound on the difference of neighbouring tables after all preprocessing steps."""
+        """Public bound on the difference of neighbouring tables after all preprocessing steps.
+
+        Returns
+        -------
+        TableDistance
+            `NEIGHBOURS`, one replaced row, if there are no steps.
+        """
         return self.steps[-1].distance_after if self.steps else NEIGHBOURS
 
     def bounds(self, question: Question) -> tuple[Bound, ...]:

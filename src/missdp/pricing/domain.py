@@ -195,7 +195,13 @@ class RowDomain:
 
     @property
     def diameter(self) -> float:
-        """Largest Euclidean distance between two complete rows: twice the radius. Public."""
+        """Largest Euclidean distance between two complete rows: twice the radius. Public.
+
+        Returns
+        -------
+        float
+            In the units of the columns, above 0.
+        """
         return 2 * self.radius
 
     def enforce(self, values: Rows) -> Floats:

@@ -104,7 +104,7 @@ class Imputer(StableTransformer):
     _needs_complete, _fills = False, True
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the condition that limits the number of incomplete rows.
+        """Return the condition of the guarantee that limits the number of incomplete rows.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class ColumnImputer(Imputer):
     cells_per_row: int | None = count(None)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of imputed rows, for two tables on which a step is fitted.
+        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
 
         The imputed cells of up to ``max_incomplete`` rows change, each row by at most `shift`.
 
@@ -197,7 +197,7 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of one row's imputed cells between two fitted tables.
+        """Return the largest Euclidean change of a row's imputed cells between two tables.
 
         Subclasses define this method.
 
@@ -344,7 +344,7 @@ class MeanImputer(ColumnImputer):
     """
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of one row's cells that are filled with column means.
+        """Return the largest Euclidean change of a row's mean-imputed cells between two tables.
 
         Parameters
         ----------
@@ -443,7 +443,7 @@ class MedianImputer(ColumnImputer):
     central_ranks: int = count(2)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions that limit incomplete rows and the gaps of values near the median.
+        """Return the conditions of the guarantee on incomplete rows and on gaps near the median.
 
         Parameters
         ----------
@@ -465,7 +465,7 @@ class MedianImputer(ColumnImputer):
         return (*super().assumed(domain), CentralGaps(self.central_gap, self.central_ranks))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of one row's cells that are filled with column medians.
+        """Return the largest Euclidean change of median-imputed cells between two tables.
 
         The bound is the range of the columns if ``central_ranks`` does not exceed the replaced
         rows.
@@ -553,7 +553,7 @@ class TrimmedMeanImputer(ColumnImputer):
     trimmed_range: float = real()
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions that limit incomplete rows and the range of the retained values.
+        """Return the conditions of the guarantee on incomplete rows and on the trimmed range.
 
         Parameters
         ----------
@@ -575,7 +575,7 @@ class TrimmedMeanImputer(ColumnImputer):
         return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of one row's cells that are filled with trimmed means.
+        """Return the largest Euclidean change of a row's imputed cells between two tables.
 
         Parameters
         ----------
@@ -670,7 +670,7 @@ class RegressionImputer(Imputer):
     min_eigenvalue: float = real(0.0)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions that limit incomplete rows and the eigenvalues of the predictors.
+        """Return the conditions of the guarantee on incomplete rows and on eigenvalues.
 
         The condition on eigenvalues is absent if ``min_eigenvalue`` is 0.
 
@@ -695,7 +695,7 @@ class RegressionImputer(Imputer):
         return (*super().assumed(domain), *spectrum)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of imputed rows, for two tables on which a step is fitted.
+        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
 
         The predicted cells of up to ``max_incomplete`` rows change with the coefficients.
 
@@ -868,7 +868,7 @@ class NeighbourImputer(Imputer):
     _continuous = False
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions that limit incomplete rows and the donations of each row.
+        """Return the conditions of the guarantee on incomplete rows and on donations of a row.
 
         The condition on donations is absent if ``max_donations`` is None.
 
@@ -894,7 +894,7 @@ class NeighbourImputer(Imputer):
         return (*super().assumed(domain), BoundedDonations(self.max_donations))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of imputed rows, for two tables on which a step is fitted.
+        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
 
         Up to ``max_incomplete`` rows change. With ``max_donations``, at most twice this number of
         rows change for each replaced row.

@@ -110,7 +110,19 @@ class PricedPipeline(Parameters):
 
     @property
     def domain(self) -> RowDomain:
-        """Public facts about the raw table: shape, largest row norm, and completeness."""
+        """Public facts about the raw table: shape, largest row norm, and completeness.
+
+        Returns
+        -------
+        RowDomain
+            Made from the parameters ``rows``, ``columns``, ``radius`` and ``complete``. No data
+            is read.
+
+        Raises
+        ------
+        ParameterError
+            If one of these parameters is out of range.
+        """
         return RowDomain(
             rows=self.rows, columns=self.columns, radius=self.radius, complete=self.complete
         )
@@ -321,6 +333,13 @@ class PassedTest:
     guarantee : Guarantee
         The guarantee of test and release together. It has no condition on the table that the
         test replaces.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PrivateMean
+    >>> pipeline = PricedPipeline([], PrivateMean(noise_multiplier=9.0), rows=100, columns=1)
+    >>> type(propose_test_release(pipeline, [[0.5]] * 100, test_epsilon=0.5)).__name__
+    'PassedTest'
     """
 
     estimator: PrivateEstimator

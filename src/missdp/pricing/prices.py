@@ -22,7 +22,7 @@ from missdp.serialization import Record
 
 @dataclass(frozen=True)
 class PriceStep(Record):
-    """Effect of one preprocessing step on a pair of neighbouring tables, as a line of a price.
+    """Effect of one preprocessing step on two neighbouring tables, as one line of a price table.
 
     `price` returns one for each step, in `Price`. The two tables differ in one replaced row before
     the first step. All values are public.
@@ -72,6 +72,11 @@ class CheaperChange(Record):
         The change as a sentence fragment, as "leave out step 'scale'".
     epsilon : float
         Epsilon of the whole pipeline after the change, at the delta of the price. Public.
+
+    Examples
+    --------
+    >>> CheaperChange("leave out step 'scale'", 0.9).epsilon
+    0.9
     """
 
     change: str
@@ -133,15 +138,24 @@ class Price(Record):
 
     @property
     def adjacency(self) -> Adjacency:
-        """Neighbouring relation of every epsilon of the price, as in its guarantee. Public."""
+        """Neighbouring relation of every epsilon of the price, as in its guarantee. Public.
+
+        Returns
+        -------
+        {"replace-one"}
+            One row is replaced, and the number of rows is public.
+        """
         return self.guarantee.adjacency
 
     @property
     def group_epsilon(self) -> float:
         """Epsilon of the pipeline if every row that preprocessing changes counted as replaced.
 
-        It is infinite if this bound is not finite. Without shifted rows it is the epsilon of the
-        price.
+        Returns
+        -------
+        float
+            Public, at ``delta``. It is infinite if this bound is not finite. Without shifted
+            rows it is the epsilon of the price.
         """
         if not self.steps or self.steps[-1].shifted_rows_so_far == 0:
             return self.epsilon

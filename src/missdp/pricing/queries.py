@@ -161,7 +161,10 @@ class VectorQuery:
     def scale(self) -> float:
         """Noise on each entry of the vector, in the units of the vector. Public.
 
-        It is the standard deviation of Gaussian noise, and the scale parameter of Laplace noise.
+        Returns
+        -------
+        float
+            The standard deviation of Gaussian noise, or the scale parameter of Laplace noise.
         """
         return self.multiplier * self.sensitivity.replaced
 
@@ -169,7 +172,10 @@ class VectorQuery:
     def privacy_map(self) -> PrivacyMap:
         """Public bounds on the privacy loss of the noisy vector, by the distance of two tables.
 
-        They include the rounding of the vector to a grid.
+        Returns
+        -------
+        PrivacyMap
+            It includes the rounding of the vector to a grid.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         if self.averages:
@@ -539,7 +545,13 @@ class GradientQuery:
 
     @property
     def size(self) -> int:
-        """Public number of coefficients: one for each column, and one more for an intercept."""
+        """Public number of coefficients: one for each column, and one more for an intercept.
+
+        Returns
+        -------
+        int
+            At least 1. The coefficient of the intercept is the last.
+        """
         return self.domain.columns + bool(self.loss.constant)
 
     def point(self, at: ArrayLike) -> Floats:
@@ -578,17 +590,28 @@ class GradientQuery:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise on each coordinate of a mean gradient. Public."""
+        """Standard deviation of the noise on each coordinate of a mean gradient. Public.
+
+        Returns
+        -------
+        float
+            In the units of the gradient, above 0.
+        """
         return self.multiplier * self._unit.replaced
 
     @property
     def privacy_map(self) -> PrivacyMap:
-        """Upper bounds on the privacy loss of all noisy gradients, by the distance of two tables.
+        """Public bounds on the privacy loss of all noisy gradients, by the distance of two tables.
 
-        They are public. A replaced row moves the mean gradient of all n rows by at most 2 L / n at
-        every coefficient vector, with L the largest norm of a row's gradient. Shifted rows change
-        it by mu tau / n, with mu the smoothness of the loss and tau their summed shift. The
-        iterates are post-processing, and the steps compose adaptively.
+        A replaced row moves the mean gradient of all n rows by at most 2 L / n at every coefficient
+        vector, with L the largest norm of a row's gradient. Shifted rows change it by mu tau / n,
+        with mu the smoothness of the loss and tau their summed shift. The iterates are
+        post-processing, and the steps compose adaptively.
+
+        Returns
+        -------
+        PrivacyMap
+            It covers all steps together, and includes rounding.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         slack += _sum_slack(self._read, self.multiplier)

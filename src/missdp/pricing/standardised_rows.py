@@ -62,6 +62,15 @@ class StandardisedRows:
         not declared public.
     ParameterError
         If ``test`` is not exactly a `TestPlan`.
+
+    Examples
+    --------
+    >>> from missdp.pricing import RowDomain
+    >>> domain = RowDomain(rows=100, columns=1)
+    >>> facts = StandardisedFacts(raw=domain, label="mean", delta=1e-6)
+    >>> with StandardisedRows([[0.5]] * 100, facts) as rows:
+    ...     round(rows.price(VectorQuery.mean(domain, multiplier=5.0)).epsilon, 3)
+    0.9
     """
 
     adjacency: ClassVar[Adjacency] = "replace-one"
@@ -87,17 +96,36 @@ class StandardisedRows:
 
     @property
     def facts(self) -> StandardisedFacts:
-        """Public facts about the private rows and their preprocessing."""
+        """Public facts about the private rows and their preprocessing.
+
+        Returns
+        -------
+        StandardisedFacts
+            As they were given. No private value is in them.
+        """
         return self._facts
 
     @property
     def ledger(self) -> str:
-        """Public name of the ledger budget that must pay for every answer, or an empty text."""
+        """Public name of the ledger budget that must pay for every answer, or an empty text.
+
+        Returns
+        -------
+        str
+            The name in the schema of a `Table`. Empty for an array, or without a ledger.
+        """
         return ledger_of(self._values)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Public conditions of the guarantee of every answer, without the tested conditions."""
+        """Public conditions of the guarantee of every answer, without the tested conditions.
+
+        Returns
+        -------
+        tuple of Condition
+            They are stated with the guarantee. A private test replaces conditions on the table
+            if there is one.
+        """
         return self._facts.conditions(tested=self._test is not None)
 
     # Queries
@@ -296,7 +324,10 @@ class StandardisedRows:
     # The end
 
     def close(self) -> None:
-        """Forget the private rows and all private results. Later answers raise `ParameterError`."""
+        """Forget the private rows and all private results computed from them.
+
+        Later answers raise `ParameterError`. The end of a ``with`` block calls it.
+        """
         self._open = False
         self._values = self._target = None
         self._made.clear()
@@ -362,6 +393,18 @@ def open_session(
         If no bound is finite, or the budget accounts for add-remove adjacency.
     LedgerError
         If the schema of the rows names a ledger and the budget is not a part of it.
+
+    Examples
+    --------
+    >>> from missdp.pricing import RowDomain
+    >>> domain = RowDomain(rows=100, columns=1)
+    >>> query = VectorQuery.mean(domain, multiplier=5.0)
+    >>> facts = StandardisedFacts(raw=domain, label="mean", delta=1e-6)
+    >>> with StandardisedRows([[0.5]] * 100, facts) as rows:
+    ...     noise = NoiseSource.from_seed(0)
+    ...     answer = open_session(rows, query, budget=None, noise=noise).measure(query)
+    >>> round(float(answer.value[0]), 1)
+    0.5
     """
     if budget is None:
         budget = budget_for(rows.charges(question), rows.facts.delta)

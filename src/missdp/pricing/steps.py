@@ -250,7 +250,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
-        """Return the bound on the change of output rows, for two tables on which a step is fitted.
+        """Return a bound on the Euclidean distance of output rows between two fitted tables.
 
         Subclasses define this method, unless each output row depends on its own input row alone.
 
@@ -331,7 +331,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return domain.radius
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions under which the proven bound of a preprocessing step holds.
+        """Return the conditions of the guarantee that a preprocessing step adds.
 
         Both neighbouring tables must satisfy them.
 
@@ -355,7 +355,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return () if self._fills and domain.complete else self.assumed(domain)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the conditions of a preprocessing step for tables that the step can change.
+        """Return the conditions of the guarantee that a step adds where it changes rows.
 
         Subclasses define this method, unless each output row depends on its own input row alone.
         `conditions` calls it.

@@ -77,7 +77,7 @@ class StandardScaler(StableTransformer):
     below: Literal["assume", "floor"] = field(default="assume", metadata=word_of("assume", "floor"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the condition that bounds the standard deviations of all columns from below.
+        """Return the condition of the guarantee that bounds standard deviations from below.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class StandardScaler(StableTransformer):
         return () if self.below == "floor" else (MinStandardDeviation(self.min_std),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of scaled rows, for two tables on which a step is fitted.
+        """Return a bound on the Euclidean distance of scaled rows between two fitted tables.
 
         All rows change, because they are scaled by the means and standard deviations of the table.
 
@@ -241,7 +241,7 @@ class MinMaxScaler(StableTransformer):
     extreme_ranks: int = count(1)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the conditions that limit the ranges of columns and the gaps at their extremes.
+        """Return the conditions of the guarantee on ranges and on gaps at the extremes.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ class MinMaxScaler(StableTransformer):
         return (MinRange(self.min_range), ExtremeGaps(self.extreme_gap, self.extreme_ranks))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of scaled rows, for two tables on which a step is fitted.
+        """Return a bound on the Euclidean distance of scaled rows between two fitted tables.
 
         All rows change, because they are scaled by the extremes of the table.
 
@@ -379,7 +379,7 @@ class PCARankReducer(StableTransformer):
     moment: Moment = field(default="covariance", metadata=word_of("covariance", "second"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the condition that bounds the gap between eigenvalues k and k + 1 from below.
+        """Return the condition of the guarantee on the gap between eigenvalues k and k + 1.
 
         Parameters
         ----------
@@ -397,7 +397,7 @@ class PCARankReducer(StableTransformer):
         return (kind(self.n_components, self.min_gap),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of projected rows, for two tables on which PCA is fitted.
+        """Return a bound on the Euclidean distance of projected rows between two tables.
 
         All rows change, because they are projected on the principal components of the table.
 
@@ -562,7 +562,7 @@ class PCADimensionReducer(PCARankReducer):
     frame: ArrayLike | None = None
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions on the gap of eigenvalues and on the overlap with the public frame.
+        """Return the conditions of the guarantee on the gap of eigenvalues and on the overlap.
 
         Parameters
         ----------
@@ -579,7 +579,7 @@ class PCADimensionReducer(PCARankReducer):
         return (*super().assumed(domain), FrameOverlap(self.min_overlap))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of principal coordinates, for two fitted tables.
+        """Return a bound on the Euclidean distance of PCA coordinates between two tables.
 
         All rows change, because the coordinates depend on the principal components of the table.
 
@@ -769,7 +769,7 @@ class Quantizer(StableTransformer):
     _continuous = False
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the condition that limits the size of good clusters and their number near a point.
+        """Return the condition of the guarantee on the size and number of good clusters.
 
         Parameters
         ----------
@@ -786,7 +786,7 @@ class Quantizer(StableTransformer):
         return (LargestCluster(self.eta, self.max_cluster, self._neighbours(domain)),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of quantised rows, for two fitted tables.
+        """Return a bound on the Euclidean distance of quantised rows between two tables.
 
         At most 2 h K b rows change, each by at most 2 ``eta``. Here h is the number of replaced
         rows, K the number of clusters near a point, and b is ``max_cluster``.
@@ -953,7 +953,7 @@ class Deduplicator(Quantizer):
     """
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound on the change of deduplicated rows, for two fitted tables.
+        """Return a bound on the Euclidean distance of deduplicated rows between two tables.
 
         As many rows change as for `Quantizer`, each by at most the radius of the domain.
 

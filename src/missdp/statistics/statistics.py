@@ -153,12 +153,24 @@ class ImputedStatistics:
 
     @property
     def schema(self) -> Schema:
-        """Public facts about the private rows, in which all kinds of missing cells are one kind."""
+        """Public facts about the private rows, in which all kinds of missing cells are one kind.
+
+        Returns
+        -------
+        Schema
+            Names, kinds, levels and bounds of the attributes, and rules.
+        """
         return cast("Schema", self._session.facts.schema)
 
     @property
     def budget(self) -> Filter:
-        """The privacy budget that all questions charge, shared with other releases."""
+        """The privacy budget that all questions charge, shared with other releases.
+
+        Returns
+        -------
+        Filter
+            The object that was given. Its charges and its rest are public.
+        """
         return self._budget
 
     def answer(self, question: Statistic, cost: Cost) -> Estimate | LevelEstimates:

@@ -107,6 +107,9 @@ class EachLevel:
 class TableFacts:
     """Public facts about the private rows of a session on a table, after changes of the rows.
 
+    `TableRows` holds them. They decide the noise and the price of a query, so both are known before
+    any charge.
+
     Parameters
     ----------
     schema : Schema
@@ -119,6 +122,13 @@ class TableFacts:
         Only rows that have a value in all of these attributes are read.
     groups : str, default ""
         The attribute whose levels are the groups. Empty if there are no groups.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> facts = TableRows.of(yrbss().table()).facts
+    >>> "age" in facts.schema.names, facts.groups
+    (True, '')
     """
 
     schema: Schema
@@ -207,6 +217,13 @@ class TableRows:
         Neighbouring relation of all guarantees: one row is added or removed.
     conditions : tuple of Condition
         Empty: the rows add no condition to a guarantee.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> rows = TableRows.of(yrbss().table())
+    >>> sorted(rows.changed(ObservedOn({"age"}), None).facts.observed)
+    ['age']
     """
 
     facts: TableFacts
@@ -218,7 +235,7 @@ class TableRows:
 
     @classmethod
     def of(cls, table: Table) -> TableRows:
-        """Return the private rows of a table, with all kinds of missing cells made one kind.
+        """Return the rows of a private table for a session, with one kind of missing cell.
 
         Parameters
         ----------
@@ -249,7 +266,13 @@ class TableRows:
 
     @property
     def ledger(self) -> str:
-        """Public name of the ledger budget that must pay for every answer, or an empty text."""
+        """Public name of the ledger budget that must pay for every answer, or an empty text.
+
+        Returns
+        -------
+        str
+            The name in the schema of the table. Empty without a ledger.
+        """
         return self.facts.schema.ledger
 
     def expect(self, queries: Any) -> None:

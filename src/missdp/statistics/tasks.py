@@ -105,7 +105,7 @@ class Statistic:
             raise ParameterError(f"{self.kind} takes {expected}")
 
     def predicates(self, schema: Schema) -> tuple[Predicate, Predicate | None]:
-        """Return the conditions of a question: subpopulation, and numerator of a share.
+        """Return a question's parsed conditions: its subpopulation, and the proportion's condition.
 
         Parameters
         ----------

@@ -247,7 +247,7 @@ class Audit(Record):
     alarms : float
         Share of runs on the table without the row that passed the threshold, in [0, 1].
     mu_emp : float
-        Point estimate of mu (Gaussian DP) from these shares.
+        Point estimate of mu, the parameter of Gaussian DP, from these shares.
     mu_low : float
         Lower confidence bound on mu.
     mu_claim : float
@@ -260,6 +260,13 @@ class Audit(Record):
     blind : tuple of str
         Class names of mechanisms that could not be used, since no `log_ratio` is registered for
         them.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).standard_normal((2, 400))
+    >>> result = judge(noise[0] + 1, noise[1], Claim((), mu=1.0))
+    >>> result.trials, result.flagged, round(result.mu_claim, 6)
+    (400, False, 1.0)
     """
 
     subject: str
@@ -279,7 +286,10 @@ class Audit(Record):
     def ratio(self) -> float:
         """Ratio of the attacker's estimated mu and the claimed mu: ``mu_emp / mu_claim``.
 
-        A ratio near 1 shows that the claim is tight. It is infinite if the claimed mu is 0.
+        Returns
+        -------
+        float
+            A ratio near 1 shows that the claim is tight. It is infinite if the claimed mu is 0.
         """
         return self.mu_emp / self.mu_claim if self.mu_claim else math.inf
 

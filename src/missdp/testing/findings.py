@@ -193,17 +193,35 @@ class Report(Record):
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """Findings of promises that were checked and are not kept, in the order of the checks."""
+        """Findings of promises that were checked and are not kept.
+
+        Returns
+        -------
+        tuple of Finding
+            In the order of the checks. Empty if all checked promises are kept.
+        """
         return tuple(finding for finding in self.findings if finding.checked and not finding.passed)
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
-        """Findings of promises that could not be checked here, and need a proof of another kind."""
+        """Findings of promises that could not be checked here, and need a proof of another kind.
+
+        Returns
+        -------
+        tuple of Finding
+            In the order of the checks, with the reason in ``detail``.
+        """
         return tuple(finding for finding in self.findings if not finding.checked)
 
     @property
     def passed(self) -> bool:
-        """True if every promise that could be checked is kept. See `unchecked` for the others."""
+        """True if every promise that could be checked is kept.
+
+        Returns
+        -------
+        bool
+            It does not cover the promises of `unchecked`.
+        """
         return not self.failures
 
     def __str__(self) -> str:

@@ -70,6 +70,15 @@ class Answer:
         The exact numbers, of a type that depends on the mechanism. None if they were not computed.
     released : object
         The released value.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.datasets import yrbss
+    >>> with RecordingNoise(0) as recording:
+    ...     model = PrivBayes(epsilon=1.0).fit(yrbss().table())
+    >>> type(recording.answers[0]).__name__
+    'Answer'
     """
 
     event: Event
