@@ -94,6 +94,16 @@ class Estimate(_Answer):
     note : str
         The reason if the noise interval is the whole range, and the epsilon that would halve
         it. Empty otherwise.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> paid = Guarantee.from_events([PureEvent(epsilon=1.0)])
+    >>> answer = Estimate(
+    ...     name="count()", value=9.0, interval=(6.0, 12.0), confidence=0.95, guarantee=paid
+    ... )
+    >>> float(answer), answer.guarantee.epsilon
+    (9.0, 1.0)
     """
 
     name: str
@@ -175,6 +185,17 @@ class LevelEstimates(_Answer):
         which they surely apply. Public.
     note : str
         A remark on intervals that are the whole range. Empty otherwise.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> answer = LevelEstimates(
+    ...     name="histogram(sex)", levels=("f", "m"), values=(51.0, 48.0),
+    ...     intervals=((47.0, 55.0), (44.0, 52.0)), confidence=0.95,
+    ...     guarantee=Guarantee.from_events([PureEvent(epsilon=1.0)]),
+    ... )
+    >>> dict(zip(answer.levels, answer.values, strict=True))
+    {'f': 51.0, 'm': 48.0}
     """
 
     name: str
