@@ -225,7 +225,8 @@ class DPImputer(StableTransformer):
             the model is not in their differences. So pooled intervals do not hold where missing
             cells depend on other answers. None: one filling.
         missing_as : {"nulls", "codes"}, default "nulls"
-            Form of cells that are not applicable, as for `Table.to_arrow`.
+            Output of a cell without a value, such as a cell that is not applicable: null, or the
+            first declared code of its kind of missing (null without a code).
 
         Returns
         -------

@@ -228,7 +228,8 @@ class PricedPipeline(Parameters):
         LedgerError
             If the schema of a `Table` names a ledger and the budget is not a part of it.
         UnprovenError
-            If no bound is known for this chain, or the budget accounts for add-remove adjacency.
+            If no bound is known for this chain. A budget raises the error if it accounts for
+            add-remove adjacency, or in a privacy measure without a bound for the release.
         """
         self.estimator_, self.guarantee_ = self._released((X, y), *self.facts_and_query())
         return self
@@ -493,8 +494,9 @@ def propose_test_release(
     LedgerError
         If the schema of a `Table` names a ledger and the budget is not a part of it.
     UnprovenError
-        If a step has no distance to failure, no bound is known for the chain, or the budget
-        accounts for add-remove adjacency.
+        If a step has no distance to failure, or no bound is known for the chain. A budget raises
+        the error if it accounts for add-remove adjacency, or in a privacy measure without a bound
+        for the release.
 
     Examples
     --------

@@ -174,7 +174,8 @@ class PrivateEstimator(Parameters):
         LedgerError
             If the schema of a `Table` names a ledger and the budget is not a part of it.
         UnprovenError
-            If the budget accounts for add-remove adjacency, or no bound is finite at ``delta``.
+            If the budget accounts for add-remove adjacency, or in a privacy measure without a bound
+            for the release. It is also raised if no bound is finite at ``delta``.
         """
         label = type(self).__name__
         # `release` checks it, too, but the shape of an array is not known before it is read.

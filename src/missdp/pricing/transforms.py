@@ -955,7 +955,8 @@ class Deduplicator(Quantizer):
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
         """Return a bound on the Euclidean distance of deduplicated rows between two tables.
 
-        As many rows change as for `Quantizer`, each by at most the radius of the domain.
+        At most 2 h K b rows change, each by at most the radius of the domain. Here h is the number
+        of replaced rows, K the number of clusters near a point, and b is ``max_cluster``.
 
         Parameters
         ----------

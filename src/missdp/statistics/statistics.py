@@ -245,6 +245,8 @@ class ImputedStatistics:
     def count(self, **how: Unpack[_Options]) -> Estimate:
         """Charge the budget, and return the noisy number of rows of a subpopulation.
 
+        The options and the cost are keyword arguments.
+
         Parameters
         ----------
         where : str, optional
@@ -284,6 +286,8 @@ class ImputedStatistics:
         """Charge the budget, and return the noisy share of a subpopulation that meets a condition.
 
         The share is a quotient of two released numbers.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
@@ -327,6 +331,8 @@ class ImputedStatistics:
         Rows in which the attribute is still missing after imputation are left out. The mean is a
         quotient of two released numbers.
 
+        The options and the cost are keyword arguments.
+
         Parameters
         ----------
         name : str
@@ -369,6 +375,8 @@ class ImputedStatistics:
 
         Rows in which the attribute is still missing after imputation are left out.
 
+        The options and the cost are keyword arguments.
+
         Parameters
         ----------
         name : str
@@ -409,6 +417,8 @@ class ImputedStatistics:
         It is the mean of squares around a released mean, with the divisor n - 1. Rows in which the
         attribute is still missing after imputation are left out.
 
+        The options and the cost are keyword arguments.
+
         Parameters
         ----------
         name : str
@@ -445,6 +455,8 @@ class ImputedStatistics:
         """Charge the budget, and return the noisy standard deviation of a numeric attribute.
 
         It is the square root of the released sample variance, with the divisor n - 1.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
@@ -484,6 +496,8 @@ class ImputedStatistics:
 
         It is computed from released means and moments.
 
+        The options and the cost are keyword arguments.
+
         Parameters
         ----------
         first, second : str
@@ -521,6 +535,8 @@ class ImputedStatistics:
 
         Rows in which the attribute is still missing after imputation are left out. All levels
         together cost as much as one count.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
