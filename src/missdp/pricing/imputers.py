@@ -323,11 +323,13 @@ class MeanImputer(ColumnImputer):
 
     Notes
     -----
-    Let m = n - p, a lower bound on the observed values of any column, and R the radius. For a
-    column j, let the table with more observed values have n_j of them. The two means differ by
-    ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``. D is the summed difference of common
-    rows (norm at most tau). Z and Z' are the sums of the replaced rows' observed values. c_j is the
-    difference of the numbers of observed replaced rows, and mu_j is the mean on the other side.
+    Let n be the number of rows, p be ``max_incomplete`` and tau be the summed shift of rows by
+    earlier steps. Let m = n - p, a lower bound on the observed values of any column, and R the
+    radius. For a column j, let the table with more observed values have n_j of them. The two means
+    differ by ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``. D is the summed difference
+    of common rows (norm at most tau). Z and Z' are the sums of the replaced rows' observed values.
+    c_j is the difference of the numbers of observed replaced rows, and mu_j is the mean on the
+    other side.
 
     One replaced row: if both rows are observed, u_j = z_j - z'_j. If one row is observed, u_j is
     z_j less the mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2
@@ -419,17 +421,19 @@ class MedianImputer(ColumnImputer):
 
     Notes
     -----
-    Let a column lose a of its N observed values and gain b others, a and b at most h, the replaced
-    rows. Let A(r) be the value at rank r (from 0, interpolated halfway), and s = (a + b)/2 <= h.
-    The median m = A((N - 1)/2) becomes a value between A((N - 1)/2 - s) and A((N - 1)/2 + s), if
-    these ranks exist. These are h gaps of at most g, all within h + 1 ranks of the middle. If they
-    do not, and in the other table neither, at most min(a, b) values are common to both. If there is
-    one at all, the smallest common value has rank at most a, and at most b. It is within (N - 1)/2
-    gaps of one median from below, and within b - (N' - 1)/2 of the other, or the other way round.
-    Together these are s gaps again. If there is none, the gaps of one table do not bound the other
-    table. So unless n - p > h, the median may move by 2 R. Values that move by at most Delta move
-    any order statistic by at most Delta. A row's imputed cells move by at most sqrt(q) (h g +
-    Delta), q the missing cells of a row.
+    Let n be the number of rows, p be ``max_incomplete``, g be ``central_gap`` and R be the radius.
+    Delta is the largest shift of a row by earlier steps. Let a column lose a of its N observed
+    values and gain b others, a and b at most h, the replaced rows. Let A(r) be the value at rank r
+    (from 0, interpolated halfway), and s = (a + b)/2 <= h. The median m = A((N - 1)/2) becomes a
+    value between A((N - 1)/2 - s) and A((N - 1)/2 + s), if these ranks exist. These are h gaps of
+    at most g, all within h + 1 ranks of the middle. If they do not, and in the other table neither,
+    at most min(a, b) values are common to both. If there is one at all, the smallest common value
+    has rank at most a, and at most b. It is within (N - 1)/2 gaps of one median from below, and
+    within b - (N' - 1)/2 of the other, or the other way round. Together these are s gaps again. If
+    there is none, the gaps of one table do not bound the other table. So unless n - p > h, the
+    median may move by 2 R. Values that move by at most Delta move any order statistic by at most
+    Delta. A row's imputed cells move by at most sqrt(q) (h g + Delta), q the missing cells of a
+    row.
 
     Examples
     --------
@@ -532,14 +536,15 @@ class TrimmedMeanImputer(ColumnImputer):
 
     Notes
     -----
-    Let N be the number of observed values of a column, N >= n - p, m be ``trim`` and r be
-    ``trimmed_range``. Replacing one value shifts the window of retained order statistics by at most
-    one rank. Its sum changes by at most r, and the mean by r / (N - 2m). Dropping one of N + 1
-    values removes one retained value v (or shifts the window by one). The mean changes by |mean -
-    v| / (N - 2m) <= r / (N - 2m). Sorting is a contraction in the summed absolute difference, so
-    moved rows add at most tau / (N - 2m) in Euclidean norm (Minkowski over columns). For several
-    replaced rows r becomes the full range 2 R per row, since tables in between need not satisfy the
-    condition.
+    Let n be the number of rows, p be ``max_incomplete``, R be the radius and tau be the summed
+    shift of rows by earlier steps. Let N be the number of observed values of a column, N >= n - p,
+    m be ``trim`` and r be ``trimmed_range``. Replacing one value shifts the window of retained
+    order statistics by at most one rank. Its sum changes by at most r, and the mean by r / (N -
+    2m). Dropping one of N + 1 values removes one retained value v (or shifts the window by one).
+    The mean changes by |mean - v| / (N - 2m) <= r / (N - 2m). Sorting is a contraction in the
+    summed absolute difference, so moved rows add at most tau / (N - 2m) in Euclidean norm
+    (Minkowski over columns). For several replaced rows r becomes the full range 2 R per row, since
+    tables in between need not satisfy the condition.
 
     Examples
     --------
@@ -644,13 +649,13 @@ class RegressionImputer(Imputer):
 
     Notes
     -----
-    Let rho be ``regularization``, lambda be ``min_eigenvalue``, A = X'X + n rho, b = X'y and w =
-    A^-1 b. Two tables give ``w' - w = A'^-1 (e - E w)`` with E = A' - A, e = b' - b, and A' >= n
-    (lambda + rho). A replaced row contributes twice ``x (y - x'w)``, whose norm on the ball of
-    radius R is at most R^2 (W + sqrt(1 + W^2)) / 2. A row that moves by d contributes at most 2 R
-    sqrt(1 + W^2) d.
+    Let n be the number of rows, q the number of columns and R the radius. Let rho be
+    ``regularization``, lambda be ``min_eigenvalue``, A = X'X + n rho, b = X'y and w = A^-1 b. Two
+    tables give ``w' - w = A'^-1 (e - E w)`` with E = A' - A, e = b' - b, and A' >= n (lambda +
+    rho). A replaced row contributes twice ``x (y - x'w)``, whose norm on the ball of radius R is at
+    most R^2 (W + sqrt(1 + W^2)) / 2. A row that moves by d contributes at most 2 R sqrt(1 + W^2) d.
 
-    The norm W of w is at most ``sqrt((R^2 - (d - 1) lambda) / (lambda + rho))``. The reasons are
+    The norm W of w is at most ``sqrt((R^2 - (q - 1) lambda) / (lambda + rho))``. The reasons are
     |A^-1/2 X'| <= 1, and that the targets' squares sum to at most n R^2 less the trace of X'X. An
     imputed cell x'w then moves by R |w - w'|. A row's own movement is stretched by at most sqrt(1 +
     W^2). Only the second table's A' and the first table's w enter, so no table in between matters.

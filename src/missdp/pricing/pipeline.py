@@ -454,7 +454,7 @@ def propose_test_release(
     """Test a pipeline's conditions privately, and release its estimator only if the test passes.
 
     Use it if you do not know that the conditions of the preprocessing steps hold for the table. The
-    budget is charged for test and release before anything is computed, whatever the outcome.
+    budget is charged for test and release before anything is computed, for either outcome.
 
     Parameters
     ----------

@@ -603,9 +603,9 @@ class GradientQuery:
     def privacy_map(self) -> PrivacyMap:
         """Public bounds on the privacy loss of all noisy gradients, by the distance of two tables.
 
-        A replaced row moves the mean gradient of all n rows by at most 2 L / n at every coefficient
-        vector, with L the largest norm of a row's gradient. Shifted rows change it by mu tau / n,
-        with mu the smoothness of the loss and tau their summed shift. The iterates are
+        Let L be the largest norm of a row's gradient, mu the smoothness of the loss and tau the
+        summed shift of rows. A replaced row moves the mean gradient of all n rows by at most 2 L /
+        n at every coefficient vector. Shifted rows change it by mu tau / n. The iterates are
         post-processing, and the steps compose adaptively.
 
         Returns

@@ -51,17 +51,18 @@ class StandardScaler(StableTransformer):
 
     Notes
     -----
-    Write R for the radius, s for ``min_std``, h for replaced rows and tau for the summed movement.
-    Means differ by at most (2 R h + tau) / n in norm. For one column, v' - v is at most the mean
-    change of (x - mu)^2, because subtracting (mu' - mu)^2 only lowers it. This also holds with the
-    tables exchanged. Each replaced row contributes at most w^2, and each moved row 2 w d. So |v -
-    v'| <= (h w^2 + 2 w tau) / n, where w bounds |x_j - mu_j|. With |1/sigma - 1/sigma'| <= |v - v'|
-    / (2 s^3), a row x moves by
+    Write n for the number of rows, q for the number of columns, R for the radius and s for
+    ``min_std``. Write h for the number of replaced rows and tau for the summed shift of rows by
+    earlier steps. Means differ by at most (2 R h + tau) / n in norm. For one column, v' - v is at
+    most the mean change of (x - mu)^2, because subtracting (mu' - mu)^2 only lowers it. This also
+    holds with the tables exchanged. Each replaced row contributes at most w^2, and each moved row 2
+    w d. So |v - v'| <= (h w^2 + 2 w tau) / n, where w bounds |x_j - mu_j|. With |1/sigma -
+    1/sigma'| <= |v - v'| / (2 s^3), a row x moves by
 
         |x - mu| (h w^2 + 2 w tau) / (2 n s^3) + (2 R h + tau) / (n s).
 
     ``"assume"``: sigma^2 <= (R - mu)(R + mu) (Bhatia & Davis 2000) gives w = R + sqrt(R^2 - s^2),
-    and |mu|^2 <= R^2 - d s^2 gives |x - mu| <= R + sqrt(R^2 - d s^2). ``"floor"``: raising the
+    and |mu|^2 <= R^2 - q s^2 gives |x - mu| <= R + sqrt(R^2 - q s^2). ``"floor"``: raising the
     variance to s^2 is a contraction, and w = |x - mu| = 2 R.
 
     Examples
@@ -222,6 +223,7 @@ class MinMaxScaler(StableTransformer):
 
     Notes
     -----
+    Let h be the number of replaced rows and Delta be the largest shift of a row by earlier steps.
     Let g be ``extreme_gap``, r be ``min_range`` and m a column's minimum without the replaced rows.
     In either table the minimum lies in [m - h g, m], because the condition bounds its h outermost
     gaps. Moved rows move m by at most Delta. So minimum and maximum move by at most delta = h g +
@@ -348,14 +350,16 @@ class PCARankReducer(StableTransformer):
 
     Notes
     -----
-    Let beta be ``min_gap``. *Change of the matrix.* Let the spread of a symmetric matrix be its
-    largest less its smallest eigenvalue. The spread of a sum is at most the sum of spreads.
-    Covariance: let z' replace z, let m be the mean of the n - 1 other rows, and let a = z - m and b
-    = z' - m. The matrix changes by exactly (b b' - a a') / n. The eigenvalues other than 0 have the
-    sum (|b|^2 - |a|^2) / n and the product ((a.b)^2 - |a|^2 |b|^2) / n^2. So the spread is |a - b|
-    |a + b| / n. With s = |z + z'|, |a - b| <= sqrt(4 R^2 - s^2) and |a + b| <= s + 2 R. The product
-    is largest at s = R: 3 sqrt(3) R^2 / n. Second moment: m = 0, and |z - z'| |z + z'| <= 2 R^2. A
-    row that moves by d adds at most 4 R d / n (covariance) or 2 R d / n.
+    Let n be the number of rows, R the radius, h the number of replaced rows and tau the summed
+    shift of rows by earlier steps. Let beta be ``min_gap``. *Change of the matrix.* Let the spread
+    of a symmetric matrix be its largest less its smallest eigenvalue. The spread of a sum is at
+    most the sum of spreads. Covariance: let z' replace z, let m be the mean of the n - 1 other
+    rows, and let a = z - m and b = z' - m. The matrix changes by exactly (b b' - a a') / n. The
+    eigenvalues other than 0 have the sum (|b|^2 - |a|^2) / n and the product ((a.b)^2 - |a|^2
+    |b|^2) / n^2. So the spread is |a - b| |a + b| / n. With s = |z + z'|, |a - b| <= sqrt(4 R^2 -
+    s^2) and |a + b| <= s + 2 R. The product is largest at s = R: 3 sqrt(3) R^2 / n. Second moment:
+    m = 0, and |z - z'| |z + z'| <= 2 R^2. A row that moves by d adds at most 4 R d / n (covariance)
+    or 2 R d / n.
 
     *Change of the projection.* P and P' are also the top-k projections of A and of A' - c I, for
     any c. Both gaps are at least beta, so (lambda_k - lambda'_{k+1} + c) + (lambda'_k - c -

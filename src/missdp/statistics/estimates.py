@@ -82,11 +82,11 @@ class Estimate(_Answer):
         bounds. None for variances, correlations and groups, and with ``uncertainty="noise"``.
     imputation_interval : (float, float) or None
         Interval that holds the statistic of the complete table with probability at least
-        ``confidence`` over the noise. Each missing cell that the question reads may hold any
-        value of its public domain, whatever the reason that it is missing. It may also be not
-        applicable, where a rule leaves this open. It relies neither on the imputation nor on
-        ``interval``, always includes ``value``, and does not cover sampling. For means and
-        proportions it holds for complete tables whose subpopulation has a row. None without
+        ``confidence`` over the noise. Each missing cell that the question reads may hold any value
+        of its public domain, and may be missing for any reason. It may also be not applicable,
+        where a rule leaves this open. It relies neither on the imputation nor on ``interval``,
+        always includes ``value``, and does not cover sampling. For means and proportions it holds
+        for complete tables whose subpopulation has a row. None without
         ``uncertainty="worst-case"``.
     applicable : tuple of str
         Attributes of the question that do not apply to all rows. The answer is for the rows to

@@ -326,9 +326,9 @@ class RowSums(RowQuery):
     numbers : int, default 1
         Numbers per row.
     change : float, optional
-        The author's promise on the largest change of a row's numbers in L1 norm, when one of
-        its donors (rows from which cells are filled) is exchanged. The default is any change
-        within the bound, which needs no promise.
+        The author's promise on the largest change of a row's numbers in L1 norm, when one of its
+        donors is exchanged. Donors are the rows from which missing cells are filled. The default is
+        any change within the bound, which needs no promise.
 
     Attributes
     ----------

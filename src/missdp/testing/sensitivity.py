@@ -78,8 +78,8 @@ def check_sensitivity(
     other pair. A row with a missing cell in a required attribute of a charge must change nothing.
     There must be as many reads of the rows as charges, in their order, and a fit must not read rows
     in between. If the schema declares a unit of protection (all rows of one person), neighbours
-    differ by all rows of one unit. They may change numbers by as much as so many single rows. Never
-    run it on private rows.
+    differ by all rows of one unit. They may change numbers by the largest number of rows of a unit
+    times the allowed change of one row. Never run it on private rows.
 
     `undercharges` states the allowed change for each mechanism. A mechanism that it does not know
     fails, and a mechanism that cannot be checked is listed as not checked.
