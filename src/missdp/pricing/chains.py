@@ -23,11 +23,37 @@ from missdp.types import Floats
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of a chain with the public facts on either side of it.
+    """One preprocessing step in a chain, with public facts about the tables before and after it.
 
-    ``domain`` and ``distance`` describe the tables that reach the step, ``domain_after`` and
-    ``distance_after`` the tables that leave it. ``response`` is the distance that the step alone
-    makes of one replaced row.
+    `trace` returns one for each step. A pair of neighbouring tables differs in one replaced row
+    before the first step.
+
+    Parameters
+    ----------
+    name : str
+        Name of the step.
+    step : StableTransformer
+        The step, not fitted.
+    domain : RowDomain
+        Public facts about the tables that reach the step.
+    distance : TableDistance
+        Public upper bound on the difference between neighbouring tables that reach the step.
+    domain_after : RowDomain
+        Public facts about the tables that leave the step.
+    distance_after : TableDistance
+        Public upper bound on the difference between neighbouring tables that leave the step.
+    response : TableDistance
+        Bound on the difference that the step alone makes of one replaced row.
+    conditions : tuple of Condition
+        Conditions of the step. They are stated with the guarantee and are not checked against
+        the table.
+
+    Examples
+    --------
+    >>> from missdp.pricing import RowClipper
+    >>> (stage,) = trace([("clip", RowClipper(radius=0.5))], RowDomain(rows=100, columns=2))
+    >>> stage.name, stage.domain_after.radius
+    ('clip', 0.5)
     """
 
     name: str
@@ -40,61 +66,75 @@ class Stage:
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
-        """Fit the step on a private table, apply it, and forget the fitted step.
+        """Fit the preprocessing step to a private table, apply it, and forget the fitted step.
+
+        Nothing is charged, because nothing is released.
 
         Parameters
         ----------
-        table : ndarray, shape (n_rows, n_columns)
-            Private rows.
+        table : ndarray of float, shape (n_rows, n_columns)
+            Private rows that reach the step.
 
         Returns
         -------
-        ndarray, shape (n_rows, n_output_columns)
+        ndarray of float, shape (n_rows, n_output_columns)
             Private rows.
+
+        Raises
+        ------
+        DataError
+            If the table has no row, or missing cells although the step needs complete rows.
         """
         fresh: StableTransformer = clone(self.step)
         return np.asarray(fresh.fit_transform(table))
 
     def distance_to_failure(self, table: Floats) -> float:
-        """Return the private distance to failure of the step's conditions.
+        """Return a lower bound on the row replacements before the conditions of the step fail.
 
         Parameters
         ----------
-        table : ndarray, shape (n_rows, n_columns)
+        table : ndarray of float, shape (n_rows, n_columns)
             Private rows that reach the step.
 
         Returns
         -------
         float
-            A number of row replacements. Private.
+            A number of row replacements, at least 0. Private.
+
+        Raises
+        ------
+        UnprovenError
+            If no lower bound is known for the conditions of the step.
         """
         return self.step.distance_to_failure(table, self.distance, self.domain)
 
 
 def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> tuple[Stage, ...]:
-    """Follow a pair of neighbouring tables through a chain of steps.
+    """Return public facts about the tables before and after each step of a preprocessing chain.
 
-    Each step's map takes the distance after its predecessor. Maps are monotone, and two tables of
-    the collection satisfy the conditions of every step.
+    It bounds the difference of two neighbouring tables along the chain. Each step's bound starts
+    from the bound after its predecessor. The two tables must satisfy the conditions of every step.
+    No data is read.
 
     Parameters
     ----------
     steps : iterable of (str, StableTransformer)
-        Names and steps, in order. They are cloned: later changes by the caller have no effect.
+        Names and steps, in order. They are copied: later changes by the caller have no effect.
     domain : RowDomain
         Public facts about the raw tables.
 
     Returns
     -------
     tuple of Stage
-        One for each step.
+        Public. One for each step, in order.
 
     Raises
     ------
     UnprovenError
-        If a step has no proven map for the tables that reach it. The message names the step.
+        If an object is not a step of this package, or a step has no proven bound for the tables
+        that reach it. The message names the step.
     ParameterError
-        If something is not a transformation of this library, or cannot take its input.
+        If a step does not accept the tables that reach it. The message names the step.
 
     Examples
     --------
@@ -131,20 +171,29 @@ def _stage(name: str, step: StableTransformer, domain: RowDomain, distance: Tabl
 
 @dataclass(frozen=True, kw_only=True)
 class StandardisedFacts:
-    """Public facts about standardised rows, and the price of a query about them.
+    """Public facts about rows after a preprocessing chain, with prices of queries about them.
 
-    Attributes
+    `PricedPipeline.facts_and_query` returns them. They hold no private data, so prices and
+    guarantees are known before a fit.
+
+    Parameters
     ----------
     raw : RowDomain
-        Rows are brought into this domain first.
+        Public facts about the raw rows, which are brought into this domain first.
     label : str
-        The name of the estimator, in events and refusals.
+        Name of the estimator, in accounting events and error messages.
     delta : float
-        Guarantees are stated, and the best bound is chosen, at this delta.
-    steps : tuple of Stage
-        The steps that rows pass before a query reads them.
-    assumed : tuple of Condition
-        Conditions of every answer, in addition to the conditions of the steps.
+        Guarantees are stated, and the best bound is chosen, at this delta, in [0, 1).
+    steps : tuple of Stage, default ()
+        The steps that rows pass before a query reads them, in order.
+    assumed : tuple of Condition, default ()
+        Conditions of the guarantee of every answer, in addition to the conditions of the steps.
+
+    Examples
+    --------
+    >>> facts = StandardisedFacts(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
+    >>> facts.distance.replaced
+    1
     """
 
     raw: RowDomain
@@ -155,64 +204,90 @@ class StandardisedFacts:
 
     @property
     def domain(self) -> RowDomain:
-        """Public facts about the rows as a query reads them."""
+        """Public facts about the rows after all preprocessing steps, as a query reads the rows.
+
+        Returns
+        -------
+        RowDomain
+            Shape and largest row norm of the preprocessed table. It is complete.
+
+        Raises
+        ------
+        ParameterError
+            If cells may still be missing.
+        """
         domain = self.steps[-1].domain_after if self.steps else self.raw
         require(domain.complete, "the estimator takes complete rows. Put an imputation before it")
         return domain
 
     @property
     def distance(self) -> TableDistance:
-        """Distance of neighbouring tables as a query reads them."""
+        """Public bound on the difference of neighbouring tables after all preprocessing steps.
+
+        Returns
+        -------
+        TableDistance
+            `NEIGHBOURS`, one replaced row, if there are no steps.
+        """
         return self.steps[-1].distance_after if self.steps else NEIGHBOURS
 
     def bounds(self, question: Question) -> tuple[Bound, ...]:
-        """Return every bound on the privacy loss of the answer, the best first.
+        """Return every finite bound on the privacy loss of a noisy answer to a query.
 
         Parameters
         ----------
         question : VectorQuery or GradientQuery
-            A query of these rows.
+            A query of rows with these facts.
 
         Returns
         -------
         tuple of Bound
-            Public, for ``delta``.
+            Public, at ``delta``. The smallest epsilon comes first.
+
+        Raises
+        ------
+        ParameterError
+            If the query is about rows of another domain.
+        UnprovenError
+            If no bound is finite.
         """
         same = question.domain == self.domain
         require(same, "the question is about rows of another domain than these")
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return the conditions of every answer, without those on the table if it is tested.
+        """Return the conditions under which the guarantee of every answer holds.
+
+        They are stated with the guarantee and are not checked against the table.
 
         Parameters
         ----------
         tested : bool, default False
-            True if a private test stands in for conditions on the table.
+            True if a private test (propose-test-release) replaces the conditions on the table.
 
         Returns
         -------
         tuple of Condition
-            Public.
+            Public. With ``tested``, the conditions of steps on the table are left out.
         """
         stated = dict.fromkeys(c for step in self.steps for c in step.conditions)
         steps = [c for c in stated if not (tested and getattr(c, "about_rows", True))]
         return (DeclaredRowCount(self.raw.rows), PublicDomain(), *self.assumed, *steps)
 
     def guarantee(self, event: Event, *, tested: bool = False) -> Guarantee:
-        """Return the guarantee of an answer that is charged with this event.
+        """Return the privacy guarantee of an answer that is charged with an accounting event.
 
         Parameters
         ----------
         event : Event
-            The charge, under replace-one adjacency.
+            Accounting event of the noisy answer, under replace-one adjacency.
         tested : bool, default False
-            As for `conditions`.
+            True if a private test (propose-test-release) replaces the conditions on the table.
 
         Returns
         -------
         Guarantee
-            Public, at ``delta``.
+            Public, at ``delta`` and under replace-one adjacency, with all conditions.
         """
         return Guarantee.from_events(
             [event],

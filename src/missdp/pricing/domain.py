@@ -39,7 +39,7 @@ def require(truth: bool, message: str) -> None:
 
 
 class Parameters(BaseEstimator):  # type: ignore[misc]
-    """Base of dataclasses that check parameters when they are set."""
+    """Base class of dataclasses whose parameters are checked whenever they are set."""
 
     def __getattr__(self, name: str) -> Any:
         stated = getattr(type(self), name, None)
@@ -58,19 +58,19 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
 
 
 def real(default: Any = MISSING, *, low: float = 0.0, high: float = 1e100) -> Any:
-    """Return a field that holds a number within these bounds.
+    """Return a dataclass field that holds a real number within public bounds.
 
     Parameters
     ----------
     default : float, optional
         Without a default the field is required.
-    low, high : float
-        Bounds of the number.
+    low, high : float, default 0 and 1e100
+        Smallest and largest valid number.
 
     Returns
     -------
     dataclasses.Field
-        The field, which checks its value.
+        The field. A value out of range raises `ParameterError` when it is set.
     """
     return field(
         default=default, metadata={"check": partial(check_number, min_value=low, max_value=high)}
@@ -78,7 +78,20 @@ def real(default: Any = MISSING, *, low: float = 0.0, high: float = 1e100) -> An
 
 
 def count(default: Any = MISSING, *, low: int = 1) -> Any:
-    """Return a field that holds a whole number."""
+    """Return a dataclass field that holds a whole number.
+
+    Parameters
+    ----------
+    default : int, optional
+        Without a default the field is required.
+    low : int, default 1
+        Smallest valid number.
+
+    Returns
+    -------
+    dataclasses.Field
+        The field. A value out of range raises `ParameterError` when it is set.
+    """
     return field(default=default, metadata={"check": partial(check_integer, min_value=low)})
 
 
@@ -94,19 +107,29 @@ def word_of(*values: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RowDomain:
-    """Public facts about a table: its shape, the norm of its rows, whether cells are missing.
+    """Public facts about a table of numbers: its shape, its largest row norm, and its completeness.
+
+    The bounds of `missdp.pricing` hold for any two tables with these facts. A fit enforces the
+    facts on the private rows (`enforce`) and never estimates them from the rows. `of` derives the
+    facts from a schema.
 
     Parameters
     ----------
     rows : int
-        Number of rows, public under replace-one adjacency, at least 2.
+        Number of rows, at least 2. It is public, because neighbouring tables differ by one
+        replaced row.
     columns : int
         Number of columns, at least 1.
     radius : float, default 1.0
-        Largest Euclidean norm of the observed part of a row, from 1e-100 to 1e100. Products of a
-        few radii do not overflow.
+        Largest Euclidean norm of the observed cells of a row, from 1e-100 to 1e100. The unit is
+        that of the columns. Products of a few radii do not overflow.
     complete : bool, default True
         Whether no cell is missing.
+
+    Raises
+    ------
+    ParameterError
+        If a fact has another type or is out of range.
 
     Examples
     --------
@@ -128,27 +151,40 @@ class RowDomain:
 
     @classmethod
     def of(cls, schema: Schema, *, rows: int) -> RowDomain:
-        """Return the domain of the rows that `rows_of` makes of any table with this schema.
+        """Return public facts about the rows of numbers that `rows_of` makes of a table.
 
-        Each attribute adds at most 1 to the square of a row's norm. A schema with a fact that was
-        read from private data, and not declared public since, raises a `SchemaError`.
-
-        >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
-        ...                  Categorical(name="sex", levels=("f", "m"))))
-        >>> RowDomain.of(schema, rows=1000)
-        RowDomain(rows=1000, columns=3, radius=1.4142135623730951, complete=False)
+        The schema of the table and the number of rows decide all facts. Each attribute adds at most
+        1 to the square of a row's Euclidean norm. So the radius is the square root of the number of
+        attributes.
 
         Parameters
         ----------
         schema : Schema
-            Public facts about the attributes.
+            Public facts about the attributes of the table.
         rows : int
-            Public number of rows.
+            Public number of rows, at least 2.
 
         Returns
         -------
         RowDomain
-            The columns are those of `column_names`.
+            Public. The columns are those of `column_names`, in this order. The domain is
+            complete if no attribute can be missing.
+
+        Raises
+        ------
+        SchemaError
+            If the schema holds a fact that was read from private data and is not declared
+            public. A schema with a unit of protection (all rows of one person) or with weights
+            raises the error, too.
+        ParameterError
+            If ``rows`` is not a whole number of at least 2.
+
+        Examples
+        --------
+        >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
+        ...                  Categorical(name="sex", levels=("f", "m"))))
+        >>> RowDomain.of(schema, rows=1000)
+        RowDomain(rows=1000, columns=3, radius=1.4142135623730951, complete=False)
         """
         return cls(
             rows=rows,
@@ -159,29 +195,46 @@ class RowDomain:
 
     @property
     def diameter(self) -> float:
-        """Largest distance between two rows."""
+        """Largest Euclidean distance between two complete rows: twice the radius. Public.
+
+        Returns
+        -------
+        float
+            In the units of the columns, above 0.
+        """
         return 2 * self.radius
 
     def enforce(self, values: Rows) -> Floats:
-        """Return the table with every row brought into the domain by itself.
+        """Return a copy of a private table in which every row obeys the public facts of the domain.
 
-        Longer rows are scaled down to the radius. A cell that is not a finite number is missing. It
-        becomes 0 in a complete domain. A table of another shape than the declared one raises an
-        error. So does a table with cells that are not applicable, if they would be filled.
-
-        >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
-        array([[0.6, 0.8],
-               [0. , 0. ]])
+        Each row is treated by itself. A row that is longer than the radius is scaled down to the
+        radius. A cell that is not a finite number counts as missing. In a complete domain, a
+        missing cell becomes 0.
 
         Parameters
         ----------
         values : array_like or Table, shape (rows, columns)
-            Private rows.
+            Private rows. A `Table` is read by `rows_of`.
 
         Returns
         -------
-        ndarray, shape (rows, columns)
-            Private rows within the domain.
+        ndarray of float, shape (rows, columns)
+            Private rows within the domain. NaN marks a missing cell.
+
+        Raises
+        ------
+        DataError
+            If the input is not a two-dimensional table of the declared shape.
+        SchemaError
+            If the domain is complete and an attribute of a `Table` is not applicable to some
+            rows. A schema of a `Table` with facts that are not declared public raises the
+            error, too.
+
+        Examples
+        --------
+        >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
+        array([[0.6, 0.8],
+               [0. , 0. ]])
         """
         table = as_rows(values)
         self.check_shape(table)
@@ -191,12 +244,21 @@ class RowDomain:
         return clip_rows(table, self.radius)
 
     def check_shape(self, values: Any) -> None:
-        """Raise an error for a table of another shape than the declared one, reading no cell.
+        """Raise an error if a table has another shape than the public facts declare.
 
         Parameters
         ----------
         values : array_like or Table
-            Only the shape is read, which is public.
+            Private rows. Only their shape is used, which is public. An object without a shape
+            passes.
+
+        Raises
+        ------
+        DataError
+            If the numbers of rows and columns differ from the declared numbers. A ragged list
+            raises the error, too.
+        SchemaError
+            If the schema of a `Table` has facts that are not declared public.
         """
         declared = (self.rows, self.columns)
         if isinstance(values, (list, tuple)):
@@ -210,12 +272,10 @@ class RowDomain:
 
 
 def column_names(schema: Schema) -> tuple[str, ...]:
-    """Return the names of the columns that `rows_of` makes, or raise if facts are not public.
+    """Return the names of the columns of numbers that `rows_of` makes of a table with a schema.
 
-    >>> from missdp import Categorical, Ordinal, Schema
-    >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
-    ...                      Categorical(name="sex", levels=("f", "m")))))
-    ('grade', 'sex=f', 'sex=m')
+    A numeric or ordinal attribute makes one column. A categorical attribute makes one column for
+    each level, named ``attribute=level``.
 
     Parameters
     ----------
@@ -225,12 +285,22 @@ def column_names(schema: Schema) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        One name for each column.
+        Public. Names in the order of the columns: attributes in schema order, levels in
+        declared order.
 
     Raises
     ------
     SchemaError
-        If a fact of the schema is not declared public.
+        If a fact of the schema was read from private data and is not declared public. A schema
+        with a unit of protection (all rows of one person) or with weights raises the error,
+        too.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Ordinal, Schema
+    >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
+    ...                      Categorical(name="sex", levels=("f", "m")))))
+    ('grade', 'sex=f', 'sex=m')
     """
     schema.refuse_units("the price of preprocessing")
     if marked := schema.undeclared:
@@ -272,12 +342,13 @@ def shape_of(values: Any) -> tuple[int, ...] | None:
 
 
 def rows_of(table: Table) -> Floats:
-    """Return a private table as rows of numbers, each from its own cells and public facts.
+    """Return the rows of a private table as an array of numbers between -1 and 1.
 
-    A numeric attribute becomes one column, with [lower, upper] mapped to [-1, 1]. An ordinal
-    attribute becomes one column with evenly spaced levels. A categorical attribute becomes a column
-    of 0 and 1 for each level (one-hot). A cell without a value, missing of any kind or not
-    applicable, is NaN in all its columns. Neighbouring tables stay one replaced row apart.
+    Each number depends on its own cell and on public facts alone. A numeric attribute becomes one
+    column, with [lower, upper] mapped to [-1, 1]. An ordinal attribute becomes one column with
+    evenly spaced levels. A categorical attribute becomes a column of 0 and 1 for each level
+    (one-hot). A cell without a value, missing of any kind or not applicable, is NaN in all its
+    columns. So two tables that differ in one row become arrays that differ in one row.
 
     Parameters
     ----------
@@ -286,15 +357,17 @@ def rows_of(table: Table) -> Floats:
 
     Returns
     -------
-    ndarray, shape (n_rows, n_columns)
-        Private rows. NaN marks cells without a value.
+    ndarray of float, shape (n_rows, n_columns)
+        Private rows, in the order of the table. The columns are those of `column_names`. NaN
+        marks a cell without a value.
 
     Raises
     ------
     SchemaError
-        If a fact of the schema is not declared public.
+        If a fact of the schema is not declared public. A schema with a unit of protection (all
+        rows of one person) or with weights raises the error, too.
     DataError
-        If a numeric attribute has bins only, no values.
+        If a numeric attribute of the table has bins only, no values.
 
     Examples
     --------
@@ -377,27 +450,36 @@ _MOVEMENT = ("shifted_rows", "max_shift", "shift_l12", "shift_frobenius")
 
 @dataclass(frozen=True, kw_only=True)
 class TableDistance:
-    """An upper bound on the distance between two tables with the same number of rows.
+    """A public upper bound on the difference between two tables with an equal number of rows.
 
-    Row i of one table is compared with row i of the other. At most ``replaced`` rows are unrelated.
-    Of the other rows at most ``shifted_rows`` differ. Each moves by at most ``max_shift`` in
-    Euclidean norm. The sum of these norms is at most ``shift_l12``, and the root of the sum of
-    their squares is at most ``shift_frobenius``. A row that keeps its values but whose missing
-    cells change counts as replaced.
+    Row i of one table is compared with row i of the other table. At most ``replaced`` rows are
+    unrelated. At most ``shifted_rows`` other rows differ, because a step that was fitted on the
+    table changed them. `StableTransformer.stability` computes the distance after a step from the
+    distance before the step. A row whose missing cells change counts as replaced.
 
     Parameters
     ----------
     replaced : int
-        Rows replaced outright (h), at least 0.
+        Number of rows that may be unrelated in the two tables, at least 0.
     shifted_rows : int, default 0
-        Other rows that moved.
-    max_shift, shift_l12, shift_frobenius : float, default infinity
-        Norms of the movement. Each is tightened to the bound that the others imply. With no row
-        moved all are 0.
+        Number of other rows that may differ, at least 0.
+    max_shift : float, default infinity
+        Largest Euclidean distance between the two versions of one shifted row.
+    shift_l12 : float, default infinity
+        Largest sum of these distances over all shifted rows.
+    shift_frobenius : float, default infinity
+        Largest root of the sum of squares of these distances.
+
+    Raises
+    ------
+    ParameterError
+        If an entry is negative or not a number. Shifted rows without any finite norm raise the
+        error, too.
 
     Notes
     -----
-    Replacing one row is ``TableDistance(replaced=1)``.
+    Each of the three norms is lowered to the bound that the other norms imply. They are all 0 if no
+    row is shifted. One replaced row is ``TableDistance(replaced=1)``, which is `NEIGHBOURS`.
 
     Examples
     --------
@@ -426,8 +508,15 @@ class TableDistance:
             object.__setattr__(self, name, value)
 
     def forget_movement(self) -> TableDistance:
-        """Return the coarser distance in which every moved row counts as replaced.
+        """Return the coarser distance of two tables in which every shifted row counts as replaced.
 
+        Returns
+        -------
+        TableDistance
+            Public. ``replaced`` is the sum of replaced and shifted rows, and no row is shifted.
+
+        Examples
+        --------
         >>> TableDistance(replaced=1, shifted_rows=3, max_shift=0.1).forget_movement().replaced
         4
         """
@@ -436,26 +525,28 @@ class TableDistance:
     def after(
         self, *, rows: int, lipschitz: float, shift: float, shifted_rows: int, diameter: float
     ) -> TableDistance:
-        """Return the distance after a step that moves row i by at most lipschitz * d_i + shift.
+        """Return an upper bound on the difference between two tables after a preprocessing step.
 
-        ``shift`` applies to ``shifted_rows`` of the ``rows``, and no two output rows are farther
-        apart than ``diameter``. The triangle inequality holds in each of the three norms.
+        A row whose two versions are d apart before the step is at most ``lipschitz * d + shift``
+        apart after the step. The triangle inequality gives the bound in each of the three norms.
 
         Parameters
         ----------
         rows : int
-            Public number of rows.
-        lipschitz, shift : float
-            Constants of the step.
+            Public number of rows of each table.
+        lipschitz : float
+            Factor by which the step can stretch the distance between two rows, at least 0.
+        shift : float
+            Largest Euclidean distance that the fit of the step on another table adds to one row.
         shifted_rows : int
-            Number of rows with a shift above 0.
+            Number of rows to which ``shift`` applies.
         diameter : float
-            Largest distance of two output rows.
+            Largest Euclidean distance between any two rows after the step.
 
         Returns
         -------
         TableDistance
-            The distance of the tables after the step.
+            Public. The bound for the two tables after the step.
         """
         others = max(0, rows - self.replaced)
         shifted_rows = min(shifted_rows, others) if shift > 0 else 0
@@ -469,4 +560,4 @@ class TableDistance:
 
 
 NEIGHBOURS = TableDistance(replaced=1)
-"""The distance of two neighbouring tables: one row is replaced, and no other moves."""
+"""Distance of two neighbouring tables before any step: one row is replaced, no other differs."""

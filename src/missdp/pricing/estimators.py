@@ -31,33 +31,55 @@ Method = Literal["gd", "sgd"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateMean(PrivateEstimator):
-    """Mean of the rows with Gaussian or Laplace noise.
+    """Differentially private mean of the rows of a table, with Gaussian or Laplace noise.
+
+    Use it on its own for complete rows, or at the end of a `PricedPipeline`. `fit` charges the
+    budget and then releases the noisy mean of each column.
 
     Parameters
     ----------
     noise_multiplier : float
-        Noise scale over sensitivity, from 1e-9 to 1e10. Laplace noise is (1 / noise_multiplier)-DP.
+        Noise scale divided by the sensitivity to one replaced row, from 1e-9 to 1e10. Without
+        preprocessing, Laplace noise gives (1 / noise_multiplier)-DP, up to rounding.
     mechanism : {"gaussian", "laplace"}, default "gaussian"
-        Gaussian noise is calibrated to the Euclidean norm, Laplace noise to the sum of absolute
-        values.
+        Gaussian noise is calibrated to the Euclidean norm of the change of the mean. Laplace
+        noise is calibrated to the sum of absolute changes.
     radius : float, default 1.0
-        Rows are scaled down to this norm.
+        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
+        are scaled down to this norm.
     delta : float, default 1e-6
-        The delta of ``guarantee_``. It is 0 for pure DP with Laplace noise.
-    budget : Filter, Composition or None
-        Charged before anything is computed.
-    random_state : int or None
-        None: secure noise. A seed is for tests and becomes a condition.
+        The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
+        counts, as of Laplace noise.
+    budget : Filter, Composition or None, default None
+        Privacy budget that `fit` charges before it computes anything. It must accept
+        replace-one adjacency. None: a budget for this release alone.
+    random_state : int or None, default None
+        None draws noise from a secure source. A seed is for tests, and the guarantee then
+        states it as a condition.
 
     Attributes
     ----------
-    mean_ : ndarray of shape (d,)
-        Released.
+    mean_ : ndarray of float, shape (n_columns,)
+        Released mean of each column, in the units and order of the columns.
+    guarantee_ : Guarantee
+        The guarantee of the released attributes, under replace-one adjacency (one row is
+        replaced, and the number of rows is public). Outside a pipeline it states the condition
+        that no preprocessing was fitted to the same table. Public.
+    n_features_in_ : int
+        Number of columns. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid type or value. Some parameters are checked when they are
+        set, and the others by `fit`.
 
     Notes
     -----
-    One replaced row moves the mean by 2 R / n, and rows that move by tau / n. In L1 both are
-    multiplied by sqrt(d).
+    Let R be the radius, n the number of rows and tau the summed shift of the rows that
+    preprocessing changes. One replaced row moves the mean by at most 2 R / n, and shifted rows move
+    it by at most tau / n. In L1 norm both bounds are multiplied by the root of the number of
+    columns.
 
     Examples
     --------
@@ -69,28 +91,82 @@ class PrivateMean(PrivateEstimator):
     mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
-        """Return the query for the mean row."""
+        """Return the query for the noisy mean of each column.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the rows as they reach the estimator: their shape and the largest
+            row norm.
+
+        Returns
+        -------
+        VectorQuery
+            Public. Its vector has one entry for each column.
+
+        Raises
+        ------
+        ParameterError
+            If ``noise_multiplier`` is not a number from 1e-9 to 1e10.
+        """
         return VectorQuery.mean(domain, multiplier=self.noise_multiplier, noise=self.mechanism)
 
     def keep(self, question: Question, answer: Floats) -> None:
-        """Keep the noisy mean."""
+        """Store the noisy mean as the attribute ``mean_``.
+
+        Parameters
+        ----------
+        question : VectorQuery
+            The query that was answered. It is ignored.
+        answer : ndarray of float, shape (n_columns,)
+            The released noisy mean, in the units of the columns.
+        """
         del question
         self.mean_ = answer
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateCovariance(PrivateEstimator):
-    """Covariance matrix (divisor n - 1) with symmetric Gaussian noise.
+    """Differentially private covariance matrix of the columns, with symmetric Gaussian noise.
+
+    Use it on its own for complete rows, or at the end of a `PricedPipeline`. `fit` charges the
+    budget and then releases the noisy matrix (divisor n - 1).
 
     Parameters
     ----------
-    noise_multiplier, radius, delta, budget, random_state
-        See `PrivateMean`.
+    noise_multiplier : float
+        Noise scale divided by the sensitivity to one replaced row, from 1e-9 to 1e10. The
+        sensitivity is in Frobenius norm.
+    radius : float, default 1.0
+        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
+        are scaled down to this norm.
+    delta : float, default 1e-6
+        The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
+        counts, as of Laplace noise.
+    budget : Filter, Composition or None, default None
+        Privacy budget that `fit` charges before it computes anything. It must accept
+        replace-one adjacency. None: a budget for this release alone.
+    random_state : int or None, default None
+        None draws noise from a secure source. A seed is for tests, and the guarantee then
+        states it as a condition.
 
     Attributes
     ----------
-    covariance_ : ndarray of shape (d, d)
-        Released. Symmetric, not necessarily positive.
+    covariance_ : ndarray of float, shape (n_columns, n_columns)
+        Released. Symmetric, in products of the units of two columns. Noise can make an
+        eigenvalue negative.
+    guarantee_ : Guarantee
+        The guarantee of the released attributes, under replace-one adjacency (one row is
+        replaced, and the number of rows is public). Outside a pipeline it states the condition
+        that no preprocessing was fitted to the same table. Public.
+    n_features_in_ : int
+        Number of columns. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid type or value. Some parameters are checked when they are
+        set, and the others by `fit`.
 
     Notes
     -----
@@ -112,7 +188,28 @@ class PrivateCovariance(PrivateEstimator):
     """
 
     def question(self, domain: RowDomain) -> VectorQuery:
-        """Return the query for the upper triangle, off-diagonal entries stretched by sqrt(2)."""
+        """Return the query for the noisy upper triangle of the covariance matrix.
+
+        Entries off the diagonal are multiplied by sqrt(2). So the Euclidean norm of the vector is
+        the Frobenius norm of the matrix.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the rows as they reach the estimator: their shape and the largest
+            row norm.
+
+        Returns
+        -------
+        VectorQuery
+            Public. Its vector has d (d + 1) / 2 entries for d columns, row by row of the upper
+            triangle.
+
+        Raises
+        ------
+        ParameterError
+            If ``noise_multiplier`` is not a number from 1e-9 to 1e10.
+        """
         R, n = domain.radius, domain.rows
         unit = Sensitivity(replaced=4 * R**2 / n, l12=4 * R / n, frobenius=4 * R / math.sqrt(n))
         return VectorQuery(
@@ -125,7 +222,15 @@ class PrivateCovariance(PrivateEstimator):
         )
 
     def keep(self, question: Question, answer: Floats) -> None:
-        """Keep the noisy covariance."""
+        """Store the noisy symmetric matrix as the attribute ``covariance_``.
+
+        Parameters
+        ----------
+        question : VectorQuery
+            The query that was answered. Only its public number of columns is used.
+        answer : ndarray of float, shape (d * (d + 1) / 2,)
+            The released noisy upper triangle, with entries off the diagonal multiplied by sqrt(2).
+        """
         columns = question.domain.columns
         matrix = np.zeros((columns, columns))
         matrix[np.triu_indices(columns)] = answer / _stretch(columns)
@@ -134,26 +239,59 @@ class PrivateCovariance(PrivateEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateHistogram(PrivateEstimator):
-    """Counts of one column in declared bins, with discrete noise.
+    """Differentially private counts of one column in declared bins, with discrete noise.
+
+    Use it on its own for complete rows, or at the end of a `PricedPipeline`. `fit` charges the
+    budget and then releases the noisy counts. Scaling or PCA before a histogram is expensive,
+    because every row that they change counts as replaced.
 
     Parameters
     ----------
-    edges : sequence of float
-        Bin edges, increasing. Public. Values outside count in the first or last bin.
+    edges : sequence of float, length n_bins + 1
+        Public bin edges, increasing, in the units of the column. A bin contains its lower edge.
+        Values outside the edges count in the first or last bin.
     column : int, default 0
-        Which column.
-    noise_multiplier, mechanism, radius, delta, budget, random_state
-        See `PrivateMean`. One replaced row changes two counts by 1.
+        Number of the column, from 0.
+    noise_multiplier : float
+        Noise scale divided by the sensitivity to one replaced row, from 1e-9 to 1e10. One
+        replaced row changes two counts by 1, so the sensitivity is sqrt(2) for Gaussian noise
+        and 2 for Laplace noise.
+    mechanism : {"gaussian", "laplace"}, default "gaussian"
+        Distribution of the discrete noise.
+    radius : float, default 1.0
+        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
+        are scaled down to this norm.
+    delta : float, default 1e-6
+        The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
+        counts, as of Laplace noise.
+    budget : Filter, Composition or None, default None
+        Privacy budget that `fit` charges before it computes anything. It must accept
+        replace-one adjacency. None: a budget for this release alone.
+    random_state : int or None, default None
+        None draws noise from a secure source. A seed is for tests, and the guarantee then
+        states it as a condition.
 
     Attributes
     ----------
-    counts_ : ndarray of int
-        Released.
+    counts_ : ndarray of int, shape (n_bins,)
+        Released noisy numbers of rows, in the order of the bins. May be negative.
+    guarantee_ : Guarantee
+        The guarantee of the released attributes, under replace-one adjacency (one row is
+        replaced, and the number of rows is public). Outside a pipeline it states the condition
+        that no preprocessing was fitted to the same table. Public.
+    n_features_in_ : int
+        Number of columns. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid type or value. Some parameters are checked when they are
+        set, and the others by `fit`.
 
     Notes
     -----
-    Counts are not continuous in the values: however little a row moves, it may cross an edge. So
-    a row that moves counts as replaced, and after scaling or PCA only group privacy is left.
+    Counts are not continuous in the values: however little a row moves, it may cross an edge. So a
+    row that moves counts as replaced, and after scaling or PCA only group privacy is left.
 
     Examples
     --------
@@ -167,7 +305,25 @@ class PrivateHistogram(PrivateEstimator):
     mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
-        """Return the query for the counts."""
+        """Return the query for the noisy counts of the declared bins.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the rows as they reach the estimator: their shape and the largest
+            row norm.
+
+        Returns
+        -------
+        VectorQuery
+            Public. Its vector has one whole number for each bin.
+
+        Raises
+        ------
+        ParameterError
+            If the table lacks the column, ``edges`` are not at least two increasing numbers, or
+            ``noise_multiplier`` is not a number from 1e-9 to 1e10.
+        """
         require(self.column < domain.columns, "column must be a column of the table")
         with replacing(TypeError, ValueError, by=ParameterError("edges must be numbers")):
             edges = np.asarray(self.edges, dtype=np.float64)
@@ -185,7 +341,15 @@ class PrivateHistogram(PrivateEstimator):
         )
 
     def keep(self, question: Question, answer: NDArray[np.int64]) -> None:
-        """Keep the noisy counts."""
+        """Store the noisy counts as the attribute ``counts_``.
+
+        Parameters
+        ----------
+        question : VectorQuery
+            The query that was answered. It is ignored.
+        answer : ndarray of int64, shape (n_bins,)
+            The released noisy numbers of rows.
+        """
         del question
         self.counts_ = answer
 
@@ -222,11 +386,40 @@ class _LinearModel(PrivateEstimator):
     learning_rate: float | None = real(1.0, low=1e-30, high=1e30)
 
     def loss(self, radius: float) -> Loss:
-        """Return the loss with its public constants on rows of this norm."""
+        """Return the convex loss of the linear model, with public constants for a row norm.
+
+        Parameters
+        ----------
+        radius : float
+            Largest Euclidean norm of a row, without the constant entry of an intercept.
+
+        Returns
+        -------
+        Loss
+            Public.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter of the loss is out of range.
+        """
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Raise an error for a missing target or one of the wrong length, before any charge."""
+        """Raise an error if the target is missing or has the wrong length, before any charge.
+
+        Parameters
+        ----------
+        y : array_like or None
+            Private target. Only its length is read.
+        rows : int
+            Public number of rows.
+
+        Raises
+        ------
+        DataError
+            If the target is missing, is not one-dimensional, or has another length.
+        """
         wrong = DataError("this estimator needs a target y with one entry for every row")
         with replacing(TypeError, by=wrong):
             shape = getattr(y, "shape", None) or (len(y),)  # type: ignore[arg-type]
@@ -234,7 +427,24 @@ class _LinearModel(PrivateEstimator):
             raise wrong
 
     def question(self, domain: RowDomain) -> GradientQuery:
-        """Return the query for noisy gradients."""
+        """Return the query for the noisy gradients of the linear model.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the rows as they reach the estimator: their shape and the largest
+            row norm.
+
+        Returns
+        -------
+        GradientQuery
+            Public. It has ``n_iter`` steps.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter is out of range.
+        """
         return GradientQuery(
             domain=domain,
             loss=self.loss(domain.radius),
@@ -248,7 +458,18 @@ class _LinearModel(PrivateEstimator):
         return STEP_SIZE / loss.curvature if self.learning_rate is None else self.learning_rate
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Follow the noisy gradients and keep the mean iterate."""
+        """Run noisy gradient descent, and store the mean of all iterates as released coefficients.
+
+        It sets ``coef_`` and ``intercept_``. This is post-processing, so nothing is charged.
+
+        Parameters
+        ----------
+        question : GradientQuery
+            The query of this estimator.
+        answer : callable
+            Function of coefficients that releases the next noisy gradient. The charge covers
+            ``n_iter`` calls.
+        """
         assert isinstance(question, GradientQuery)
         coefficients = self._mean_iterate(question, answer)
         constant = question.loss.constant
@@ -285,47 +506,75 @@ def _yes_or_no(name: str, value: Any) -> bool:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLogisticRegression(_LinearModel):
-    """Binary logistic regression by DP-GD or DP-SGD.
+    """Differentially private logistic regression for two classes, by noisy gradient descent.
+
+    Use it on its own for complete rows, or at the end of a `PricedPipeline`. `fit` needs a target.
+    It charges the budget for all steps, and then takes ``n_iter`` steps along noisy gradients
+    (DP-GD or DP-SGD). Coefficients are projected on a ball after each step. The mean of all
+    iterates is released.
 
     Parameters
     ----------
     noise_multiplier : float
-        Noise of one step over its sensitivity 2 L / (rows read), above 0.
+        Noise of one step divided by its sensitivity to one replaced row, from 1e-9 to 1e10.
     coefficient_norm : float, optional
-        Radius B of the ball on which coefficients are projected. The constants depend on it. The
-        default is 4 over the largest norm of a row: scores are then from -4 to 4, and probabilities
-        from 1.8 % to 98.2 %. Larger values cost more only where preprocessing moves rows.
+        Radius of the ball on which coefficients are projected, at least 1e-100. The default is
+        4 over the largest norm of a row: scores are then from -4 to 4, and probabilities from
+        1.8 % to 98.2 %. Larger values cost more only where preprocessing changes rows.
     method : {"gd", "sgd"}, default "gd"
-        Whether a step reads all rows ("gd"), or a fresh sample without replacement ("sgd").
+        Whether a step reads all rows ("gd"), or a fresh secret sample without replacement ("sgd").
     n_iter : int, default 100
-        Number of steps.
+        Number of steps, at least 1.
     batch_size : int, default 100
-        Rows per step, for "sgd".
+        Rows per step, for "sgd", at least 1. At most the number of rows is used.
     learning_rate : float, optional
-        Step size. The default is 1.5 over the curvature of the loss, which is R^2 / 4 for rows of
-        norm R.
+        Step size, from 1e-30 to 1e30. The default is 1.5 over the curvature of the loss, which
+        is R^2 / 4 for rows of norm R.
     fit_intercept : bool, default True
-        Whether the score has a constant term. Every row gets one more entry, 0.7 times the radius,
-        so that R^2 grows by half and the noise by a fifth. Without an intercept, scores of rows
-        that are not centred at 0 follow the share of the classes.
-    classes : pair, default (0, 1)
-        The two labels, public. Any other label counts as the first.
-    radius, delta, budget, random_state
-        See `PrivateMean`.
+        Whether the score has a constant term. Every row gets one more entry, 0.7 times the
+        radius, so that R^2 grows by half and the noise by a fifth. Without an intercept, scores
+        of rows that are not centred at 0 follow the share of the classes.
+    classes : sequence of two labels, default (0, 1)
+        The two labels, public. Any other label in the target counts as the first.
+    radius : float, default 1.0
+        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
+        are scaled down to this norm.
+    delta : float, default 1e-6
+        The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
+        counts, as of Laplace noise.
+    budget : Filter, Composition or None, default None
+        Privacy budget that `fit` charges before it computes anything. It must accept
+        replace-one adjacency. None: a budget for this release alone.
+    random_state : int or None, default None
+        None draws noise from a secure source. A seed is for tests, and the guarantee then
+        states it as a condition.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (d,)
-        Released. Scores are for rows as they reached the estimator.
+    coef_ : ndarray of float, shape (n_columns,)
+        Released coefficients (log odds of the second class per unit of a column), in column
+        order. They apply to rows as they reached the estimator.
     intercept_ : float
-        Released. It is 0 without an intercept.
+        Released constant term (log odds). It is 0 without an intercept.
+    guarantee_ : Guarantee
+        The guarantee of the released attributes, under replace-one adjacency (one row is
+        replaced, and the number of rows is public). Outside a pipeline it states the condition
+        that no preprocessing was fitted to the same table. Public.
+    n_features_in_ : int
+        Number of columns. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid type or value. Some parameters are checked when they are
+        set, and the others by `fit`.
 
     Notes
     -----
     One replaced row moves a mean gradient by at most 2 L / n with L = R / (1 + exp(-R B)). R is the
-    largest norm of a row, its constant entry included. Proofs, also for rows that preprocessing
-    moves, stand at `Loss.logistic`. All defaults follow from the public radius. Use of the noisy
-    gradients is post-processing.
+    largest norm of a row, its constant entry included, and B the coefficient norm. Proofs, also for
+    rows that preprocessing moves, stand at `Loss.logistic`. All defaults follow from the public
+    radius. Use of the noisy gradients is post-processing.
 
     Examples
     --------
@@ -341,7 +590,23 @@ class PrivateLogisticRegression(_LinearModel):
     classes: Sequence[object] = (0, 1)
 
     def loss(self, radius: float) -> Loss:
-        """Return the logistic loss with its constants."""
+        """Return the logistic loss with the public constants that hold for a row norm.
+
+        Parameters
+        ----------
+        radius : float
+            Largest Euclidean norm of a row, without the constant entry of an intercept.
+
+        Returns
+        -------
+        Loss
+            Public.
+
+        Raises
+        ------
+        ParameterError
+            If ``classes`` are not two different labels, or a norm is out of range.
+        """
         constant = CONSTANT * radius if self.fit_intercept else 0.0
         longest = math.hypot(radius, constant)
         norm = LARGEST_SCORE / longest if self.coefficient_norm is None else self.coefficient_norm
@@ -350,32 +615,52 @@ class PrivateLogisticRegression(_LinearModel):
         )
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Return the scores of rows, positive for the second class.
+        """Return the released model's score of each row: the log odds of the second class.
 
         Parameters
         ----------
-        X : array_like, shape (n_rows, n_columns)
-            Rows as they reach the estimator.
+        X : array_like of float, shape (n_rows, n_columns)
+            Rows as they reach the estimator, in the column order of the fit. A missing cell
+            counts as 0. The rows are not changed.
 
         Returns
         -------
-        ndarray, shape (n_rows,)
-            Log odds of the second class.
+        ndarray of float, shape (n_rows,)
+            Log odds of the second class, in the order of the rows. As private as the rows.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        DataError
+            If the rows are not a table with the columns of the fit.
+        SchemaError
+            If an attribute of a `Table` is not applicable to some rows.
         """
         return self._predictor(X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probabilities of both classes.
+        """Return the probabilities of both classes for each row, by the released model.
 
         Parameters
         ----------
-        X : array_like, shape (n_rows, n_columns)
-            Rows as they reach the estimator.
+        X : array_like of float, shape (n_rows, n_columns)
+            Rows as they reach the estimator, in the column order of the fit. A missing cell
+            counts as 0. The rows are not changed.
 
         Returns
         -------
-        ndarray, shape (n_rows, 2)
-            Probabilities in the order of ``classes``.
+        ndarray of float, shape (n_rows, 2)
+            Probabilities in the order of ``classes``. Each row sums to 1. As private as the rows.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        DataError
+            If the rows are not a table with the columns of the fit.
+        SchemaError
+            If an attribute of a `Table` is not applicable to some rows.
         """
         from scipy.special import expit
 
@@ -383,17 +668,28 @@ class PrivateLogisticRegression(_LinearModel):
         return np.column_stack([1 - second, second])
 
     def predict(self, X: ArrayLike) -> NDArray[np.generic]:
-        """Return the likelier class of each row.
+        """Return the more probable class of each row, by the released model.
 
         Parameters
         ----------
-        X : array_like, shape (n_rows, n_columns)
-            Rows as they reach the estimator.
+        X : array_like of float, shape (n_rows, n_columns)
+            Rows as they reach the estimator, in the column order of the fit. A missing cell
+            counts as 0. The rows are not changed.
 
         Returns
         -------
-        ndarray, shape (n_rows,)
-            Labels of ``classes``.
+        ndarray of labels, shape (n_rows,)
+            Labels of ``classes``, in the order of the rows. The first class is returned if both
+            are equally probable. As private as the rows.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        DataError
+            If the rows are not a table with the columns of the fit.
+        SchemaError
+            If an attribute of a `Table` is not applicable to some rows.
         """
         first, second = self._pair()
         return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
@@ -407,22 +703,62 @@ class PrivateLogisticRegression(_LinearModel):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearRegression(_LinearModel):
-    """Least-squares regression without intercept, by DP-GD or DP-SGD.
+    """Differentially private least-squares regression without intercept, by noisy gradient descent.
+
+    Use it on its own for complete rows, or at the end of a `PricedPipeline`. `fit` needs a target.
+    It charges the budget for all steps, and then takes ``n_iter`` steps along noisy gradients
+    (DP-GD or DP-SGD). Coefficients are projected on a ball after each step. The mean of all
+    iterates is released.
 
     Parameters
     ----------
     target_bound : float, default 1.0
-        Public bound. Targets are clipped to [-target_bound, target_bound]. An entry that is not a
-        number counts as 0.
-    noise_multiplier, coefficient_norm, method, n_iter, batch_size, learning_rate
-        See `PrivateLogisticRegression`.
-    radius, delta, budget, random_state
-        See `PrivateMean`.
+        Public bound, at least 1e-100, in the units of the target. Targets are clipped to
+        [-target_bound, target_bound]. An entry that is not a number counts as 0.
+    noise_multiplier : float
+        Noise of one step divided by its sensitivity to one replaced row, from 1e-9 to 1e10.
+    coefficient_norm : float, default 1.0
+        Radius of the ball on which coefficients are projected, at least 1e-100.
+    method : {"gd", "sgd"}, default "gd"
+        Whether a step reads all rows ("gd"), or a fresh secret sample without replacement ("sgd").
+    n_iter : int, default 100
+        Number of steps, at least 1.
+    batch_size : int, default 100
+        Rows per step, for "sgd", at least 1. At most the number of rows is used.
+    learning_rate : float, default 0.5
+        Step size, from 1e-30 to 1e30.
+    radius : float, default 1.0
+        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
+        are scaled down to this norm.
+    delta : float, default 1e-6
+        The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
+        counts, as of Laplace noise.
+    budget : Filter, Composition or None, default None
+        Privacy budget that `fit` charges before it computes anything. It must accept
+        replace-one adjacency. None: a budget for this release alone.
+    random_state : int or None, default None
+        None draws noise from a secure source. A seed is for tests, and the guarantee then
+        states it as a condition.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (d,)
-        Released.
+    coef_ : ndarray of float, shape (n_columns,)
+        Released coefficients (units of the target per unit of a column), in column order. They
+        apply to rows as they reached the estimator.
+    intercept_ : float
+        Always 0.
+    guarantee_ : Guarantee
+        The guarantee of the released attributes, under replace-one adjacency (one row is
+        replaced, and the number of rows is public). Outside a pipeline it states the condition
+        that no preprocessing was fitted to the same table. Public.
+    n_features_in_ : int
+        Number of columns. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid type or value. Some parameters are checked when they are
+        set, and the others by `fit`.
 
     Examples
     --------
@@ -436,22 +772,44 @@ class PrivateLinearRegression(_LinearModel):
     learning_rate: float = real(0.5, low=1e-30, high=1e30)
 
     def loss(self, radius: float) -> Loss:
-        """Return the squared loss with its constants."""
+        """Return the squared loss with the public constants that hold for a row norm.
+
+        Parameters
+        ----------
+        radius : float
+            Largest Euclidean norm of a row.
+
+        Returns
+        -------
+        Loss
+            Public.
+        """
         assert self.coefficient_norm is not None  # as it was checked when it was set
         norm, bound = self.coefficient_norm, self.target_bound
         return Loss.squared(radius=radius, coefficient_norm=norm, target_bound=bound)
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return the predicted targets.
+        """Return the predicted target of each row, by the released model.
 
         Parameters
         ----------
-        X : array_like, shape (n_rows, n_columns)
-            Rows as they reach the estimator.
+        X : array_like of float, shape (n_rows, n_columns)
+            Rows as they reach the estimator, in the column order of the fit. A missing cell
+            counts as 0. The rows are not changed.
 
         Returns
         -------
-        ndarray, shape (n_rows,)
-            Numbers.
+        ndarray of float, shape (n_rows,)
+            Predictions in the units of the target, in the order of the rows. They are not
+            clipped. As private as the rows.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        DataError
+            If the rows are not a table with the columns of the fit.
+        SchemaError
+            If an attribute of a `Table` is not applicable to some rows.
         """
         return self._predictor(X)

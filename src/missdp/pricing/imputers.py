@@ -27,17 +27,24 @@ from missdp.types import Floats
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConstantImputer(StableTransformer):
-    """Fill every missing cell with a declared value.
+    """Preprocessing step that fills every missing cell with one declared value.
+
+    The value is public and is not read from the data. So the step adds nothing to the price of a
+    pipeline and needs no condition. It is the baseline for imputations that are fitted.
 
     Parameters
     ----------
     value : float, default 0.0
-        Public. It is not read from the data.
+        Public value of a filled cell, from -1e100 to 1e100, in the units of the columns.
+
+    Raises
+    ------
+    ParameterError
+        If the value is out of range.
 
     Notes
     -----
-    Stability: rows with the same missing cells keep their distance, and nothing is fitted. No
-    condition, no price: the baseline every fitted imputation has to beat.
+    Two rows with missing cells in the same columns keep their distance, and nothing is fitted.
 
     Examples
     --------
@@ -50,7 +57,21 @@ class ConstantImputer(StableTransformer):
     _needs_complete, _fills, _each_by_itself = False, True, True
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the norm of a row and of another one of imputed cells."""
+        """Return a bound on a row's Euclidean norm after constant imputation.
+
+        The bound combines the largest observed row with a row of filled cells only.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+        """
         return math.hypot(domain.radius, abs(self.value) * math.sqrt(domain.columns))
 
     def _learn(self, table: Floats) -> RowFunction:
@@ -60,14 +81,22 @@ class ConstantImputer(StableTransformer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Imputer(StableTransformer):
-    """Base class of steps that fill the missing cells of a few rows.
+    """Base class of steps that fill the missing cells of at most a declared number of rows.
 
-    Rows of a complete domain stay as they are: nothing is assumed of them, and nothing moves.
+    A table whose domain is complete stays as it is, and the step then has no condition. A subclass
+    defines ``_learn``, `response` and `radius_after`.
 
     Parameters
     ----------
     max_incomplete : int
-        Condition: at most this many rows have a missing cell (p). At least 1.
+        Condition of the guarantee: at most this many rows have a missing cell, at least 1. It
+        is stated with the guarantee and is not checked against the table. It must be below the
+        public number of rows.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
     """
 
     max_incomplete: int = count()
@@ -75,7 +104,25 @@ class Imputer(StableTransformer):
     _needs_complete, _fills = False, True
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bound on incomplete rows."""
+        """Return the condition of the guarantee that limits the number of incomplete rows.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        """
         return (IncompleteRows(self._p(domain), self._cells(domain)),)
 
     def _p(self, domain: RowDomain) -> int:
@@ -89,48 +136,115 @@ class Imputer(StableTransformer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ColumnImputer(Imputer):
-    """Fill the missing cells of each column with one statistic of its observed values.
+    """Base class of steps that fill each column's missing cells with a statistic of that column.
+
+    The statistic is computed from the observed values of the private table, without noise. A
+    subclass defines ``_statistic`` and `shift`. A column without any observed value is filled with
+    0.
 
     Parameters
     ----------
     max_incomplete : int
-        See `Imputer`.
+        Condition of the guarantee: at most this many rows have a missing cell, at least 1. It
+        is stated with the guarantee and is not checked against the table.
     cells_per_row : int or None, default None
-        Condition: no row misses more cells than this, which no private test can stand in for.
-        None: as many as there are columns.
+        Condition of the guarantee: no row has more missing cells than this. No private test can
+        replace a number below the number of columns. None: the number of columns, which always
+        holds.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    At most p rows move, and of each only the imputed cells. The observed cells of a row and its
-    imputed cells are different coordinates. So a row that moved by d before moves by at most
-    hypot(d, shift) <= d + shift after. Subclasses bound the shift of one row's imputed cells.
+    Let p be ``max_incomplete``. At most p rows change, and only in their imputed cells. Observed
+    and imputed cells are different coordinates. So two versions of a row that are d apart before
+    are at most hypot(d, shift) <= d + shift apart after. Subclasses bound the shift of one row's
+    imputed cells.
     """
 
     cells_per_row: int | None = count(None)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: up to p other rows move by `shift`."""
-        return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
+        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
 
-    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest movement of the imputed cells of one row.
+        The imputed cells of up to ``max_incomplete`` rows change, each row by at most `shift`.
 
         Parameters
         ----------
         distance : TableDistance
-            Distance of the tables that reach the step.
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
         domain : RowDomain
-            Public facts about these tables.
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        UnprovenError
+            If no bound on the statistic is proven for these tables.
+        """
+        return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
+
+    def shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the largest Euclidean change of a row's imputed cells between two tables.
+
+        Subclasses define this method.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
 
         Returns
         -------
         float
-            A Euclidean norm.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        NotImplementedError
+            If the subclass defines no bound.
         """
         raise NotImplementedError
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the bound: imputed cells are added to observed ones."""
+        """Return a bound on a row's Euclidean norm after the imputation of missing cells.
+
+        The squares of the largest observed row and of the largest imputed cells are added.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        """
         if domain.columns == 1:  # A row is either observed or imputed.
             return domain.radius
         return math.hypot(domain.radius, self._imputed_norm(domain))
@@ -138,10 +252,32 @@ class ColumnImputer(Imputer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return p + 1 less the number of incomplete rows, per row replaced.
+        """Return a lower bound on the row replacements before too many rows are incomplete.
 
-        Rows that merely move keep their missing cells, so the count changes by at most the number
-        of replaced rows. A bound on missing cells per row can fail at a single row.
+        It is (``max_incomplete`` + 1 - the number of incomplete rows) / max(1,
+        ``incoming.replaced``), at least 0. A shifted row keeps its missing cells. So the number of
+        incomplete rows changes by at most the number of replaced rows.
+
+        Parameters
+        ----------
+        values : ndarray of float, shape (n_rows, n_columns)
+            Private rows that reach the step.
+        incoming : TableDistance
+            Public upper bound on the difference between two neighbouring tables where they
+            reach the step.
+        domain : RowDomain
+            Public facts about these tables: their shape, the largest row norm, and whether
+            cells may be missing.
+
+        Returns
+        -------
+        float
+            A number of row replacements, at least 0. Private.
+
+        Raises
+        ------
+        UnprovenError
+            If the step has another condition on the table, as a bound on missing cells per row.
         """
         if self.conditions(domain) != (IncompleteRows(self.max_incomplete, domain.columns),):
             return super().distance_to_failure(values, incoming, domain)
@@ -164,20 +300,36 @@ class ColumnImputer(Imputer):
 
 
 class MeanImputer(ColumnImputer):
-    """Fill missing cells with the mean of the column's observed values.
+    """Preprocessing step that fills missing cells with the mean of the column's observed values.
+
+    The mean is computed without noise from the private table, and the price of the pipeline
+    accounts for it. Use the step if few rows are incomplete. `ConstantImputer` adds nothing to the
+    price.
 
     Parameters
     ----------
-    max_incomplete, cells_per_row
-        See `ColumnImputer`.
+    max_incomplete : int
+        Condition of the guarantee: at most this many rows have a missing cell, at least 1. It
+        is stated with the guarantee and is not checked against the table.
+    cells_per_row : int or None, default None
+        Condition of the guarantee: no row has more missing cells than this. No private test can
+        replace a number below the number of columns. None: the number of columns, which always
+        holds.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Let m = n - p, a lower bound on the observed values of any column, and R the radius. For a
-    column j, let the table with more observed values have n_j of them. The two means differ by
-    ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``. D is the summed movement of common
-    rows (norm at most tau). Z and Z' are the sums of the replaced rows' observed values. c_j is the
-    difference of the numbers of observed replaced rows, and mu_j is the mean on the other side.
+    Let n be the number of rows, p be ``max_incomplete`` and tau be the summed shift of rows by
+    earlier steps. Let m = n - p, a lower bound on the observed values of any column, and R the
+    radius. For a column j, let the table with more observed values have n_j of them. The two means
+    differ by ``u_j / n_j`` with ``u_j = D_j + Z_j - Z'_j -+ c_j mu_j``. D is the summed difference
+    of common rows (norm at most tau). Z and Z' are the sums of the replaced rows' observed values.
+    c_j is the difference of the numbers of observed replaced rows, and mu_j is the mean on the
+    other side.
 
     One replaced row: if both rows are observed, u_j = z_j - z'_j. If one row is observed, u_j is
     z_j less the mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2
@@ -194,7 +346,27 @@ class MeanImputer(ColumnImputer):
     """
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the movement of one row's imputed cells."""
+        """Return the largest Euclidean change of a row's mean-imputed cells between two tables.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        """
         n, R, h, tau = domain.rows, domain.radius, distance.replaced, distance.shift_l12
         m = n - self._p(domain)
         if self._cells(domain) == 1:
@@ -220,34 +392,48 @@ class MeanImputer(ColumnImputer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MedianImputer(ColumnImputer):
-    """Fill missing cells with the median of the column's observed values.
+    """Preprocessing step that fills missing cells with the median of the column's observed values.
+
+    The median is computed without noise from the private table, and the price of the pipeline
+    accounts for it. Use the step for columns with many values near the median. Without the
+    condition on gaps, one replaced row could shift the median across the range of a column.
 
     Parameters
     ----------
     max_incomplete : int
-        See `ColumnImputer`.
+        Condition of the guarantee: at most this many rows have a missing cell, at least 1. All
+        conditions of this step are stated with the guarantee and are not checked against the
+        table.
     central_gap : float
-        Condition: near the median, consecutive observed values of a column differ by at most
-        this much. Without it the median of a bounded column can jump across its whole range.
+        Condition of the guarantee: near the median, consecutive observed values of a column
+        differ by at most this much. In the units of the columns, at least 0.
     central_ranks : int, default 2
-        Number of ranks on either side of the middle that ``central_gap`` covers. It must be one
-        more than the number of rows that may be replaced before this step.
+        Number of ranks on either side of the median that ``central_gap`` covers, at least 1. It
+        must exceed the number of rows that may be replaced before this step.
     cells_per_row : int or None, default None
-        See `ColumnImputer`.
+        Condition of the guarantee: no row has more missing cells than this. None: the number of
+        columns, which always holds.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Let a column lose a of its N observed values and gain b others, a and b at most h, the replaced
-    rows. Let A(r) be the value at rank r (from 0, interpolated halfway), and s = (a + b)/2 <= h.
-    The median m = A((N - 1)/2) becomes a value between A((N - 1)/2 - s) and A((N - 1)/2 + s), if
-    these ranks exist. These are h gaps of at most g, all within h + 1 ranks of the middle. If they
-    do not, and in the other table neither, at most min(a, b) values are common to both. If there is
-    one at all, the smallest common value has rank at most a, and at most b. It is within (N - 1)/2
-    gaps of one median from below, and within b - (N' - 1)/2 of the other, or the other way round.
-    Together these are s gaps again. If there is none, the gaps of one table do not bound the other
-    table. So unless n - p > h, the median may move by 2 R. Values that move by at most Delta move
-    any order statistic by at most Delta. A row's imputed cells move by at most sqrt(q) (h g +
-    Delta), q the missing cells of a row.
+    Let n be the number of rows, p be ``max_incomplete``, g be ``central_gap`` and R be the radius.
+    Delta is the largest shift of a row by earlier steps. Let a column lose a of its N observed
+    values and gain b others, a and b at most h, the replaced rows. Let A(r) be the value at rank r
+    (from 0, interpolated halfway), and s = (a + b)/2 <= h. The median m = A((N - 1)/2) becomes a
+    value between A((N - 1)/2 - s) and A((N - 1)/2 + s), if these ranks exist. These are h gaps of
+    at most g, all within h + 1 ranks of the middle. If they do not, and in the other table neither,
+    at most min(a, b) values are common to both. If there is one at all, the smallest common value
+    has rank at most a, and at most b. It is within (N - 1)/2 gaps of one median from below, and
+    within b - (N' - 1)/2 of the other, or the other way round. Together these are s gaps again. If
+    there is none, the gaps of one table do not bound the other table. So unless n - p > h, the
+    median may move by 2 R. Values that move by at most Delta move any order statistic by at most
+    Delta. A row's imputed cells move by at most sqrt(q) (h g + Delta), q the missing cells of a
+    row.
 
     Examples
     --------
@@ -261,11 +447,52 @@ class MedianImputer(ColumnImputer):
     central_ranks: int = count(2)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on incomplete rows and on the gaps around the median."""
+        """Return the conditions of the guarantee on incomplete rows and on gaps near the median.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        """
         return (*super().assumed(domain), CentralGaps(self.central_gap, self.central_ranks))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the movement of one row's imputed cells."""
+        """Return the largest Euclidean change of median-imputed cells between two tables.
+
+        The bound is the range of the columns if ``central_ranks`` does not exceed the replaced
+        rows.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        """
         h, common = distance.replaced, domain.rows - self._p(domain) - distance.replaced
         jump = h * self.central_gap
         if h > 0 and (h >= self.central_ranks or common < 1):
@@ -280,29 +507,44 @@ class MedianImputer(ColumnImputer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrimmedMeanImputer(ColumnImputer):
-    """Fill missing cells with the mean of the column less its extreme values.
+    """Preprocessing step that fills missing cells with the trimmed mean of the column.
+
+    The trimmed mean drops the ``trim`` smallest and the ``trim`` largest observed values of a
+    column. It is computed without noise from the private table, and the price of the pipeline
+    accounts for it. It changes less than the mean if one row is replaced and the retained values
+    have a small range.
 
     Parameters
     ----------
     max_incomplete : int
-        See `ColumnImputer`.
+        Condition of the guarantee: at most this many rows have a missing cell, at least 1. All
+        conditions of this step are stated with the guarantee and are not checked against the
+        table.
     trim : int
-        Number m of observed values to drop at either end, at least 1.
+        Number of observed values to drop at either end of a column, at least 1.
     trimmed_range : float
-        Condition: the m-th smallest and m-th largest observed value of a column differ by at
-        most this much (r).
+        Condition of the guarantee: the ``trim``-th smallest and ``trim``-th largest observed
+        value of a column differ by at most this much. In the units of the columns, at least 0.
     cells_per_row : int or None, default None
-        See `ColumnImputer`.
+        Condition of the guarantee: no row has more missing cells than this. None: the number of
+        columns, which always holds.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Let N be the number of observed values of a column, N >= n - p. Replacing one value shifts the
-    window of retained order statistics by at most one rank. Its sum changes by at most r, and the
-    mean by r / (N - 2m). Dropping one of N + 1 values removes one retained value v (or shifts the
-    window by one). The mean changes by |mean - v| / (N - 2m) <= r / (N - 2m). Sorting is a
-    contraction in the summed absolute difference, so moved rows add at most tau / (N - 2m) in
-    Euclidean norm (Minkowski over columns). For several replaced rows r becomes the full range 2 R
-    per row, since tables in between need not satisfy the condition.
+    Let n be the number of rows, p be ``max_incomplete``, R be the radius and tau be the summed
+    shift of rows by earlier steps. Let N be the number of observed values of a column, N >= n - p,
+    m be ``trim`` and r be ``trimmed_range``. Replacing one value shifts the window of retained
+    order statistics by at most one rank. Its sum changes by at most r, and the mean by r / (N -
+    2m). Dropping one of N + 1 values removes one retained value v (or shifts the window by one).
+    The mean changes by |mean - v| / (N - 2m) <= r / (N - 2m). Sorting is a contraction in the
+    summed absolute difference, so moved rows add at most tau / (N - 2m) in Euclidean norm
+    (Minkowski over columns). For several replaced rows r becomes the full range 2 R per row, since
+    tables in between need not satisfy the condition.
 
     Examples
     --------
@@ -316,11 +558,51 @@ class TrimmedMeanImputer(ColumnImputer):
     trimmed_range: float = real()
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on incomplete rows and on the trimmed range."""
+        """Return the conditions of the guarantee on incomplete rows and on the trimmed range.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        """
         return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the movement of one row's imputed cells."""
+        """Return the largest Euclidean change of a row's imputed cells between two tables.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        UnprovenError
+            If trimming may leave no observed value of a column.
+        """
         n_retained = domain.rows - self._p(domain) - 2 * self.trim
         if n_retained < 1:
             raise UnprovenError("trimming may leave no observed value. Trim less")
@@ -338,34 +620,45 @@ class TrimmedMeanImputer(ColumnImputer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RegressionImputer(Imputer):
-    """Fill one column with its linear prediction from the other columns.
+    """Preprocessing step that fills one column with its linear prediction from the other columns.
+
+    The coefficients are fitted without noise to the private rows with an observed target, and the
+    price of the pipeline accounts for them. Use the step if one column is incomplete and others
+    predict it. The regression has no intercept. A missing cell of any other column becomes 0.
 
     Parameters
     ----------
     target : int
-        The column to predict. A missing cell of any other column becomes 0. Each row is mapped by
-        itself, so the missing cells of one row never stop a fit.
+        Number of the column to predict, from 0.
     max_incomplete : int
-        Condition: at most this many rows have a missing cell (p).
+        Condition of the guarantee: at most this many rows have a missing cell, at least 1.
+        Conditions are stated with the guarantee and are not checked against the table.
     regularization : float, default 0.0
-        Ridge penalty rho on the mean squared error, at least 0.
+        Ridge penalty on the mean squared error, at least 0, in squared units of the columns.
     min_eigenvalue : float, default 0.0
-        Condition, if above 0: the smallest eigenvalue of X'X / n over the rows with an observed
-        target is at least this (lambda). At least one of the two must be above 0. With
-        ``regularization`` alone there is no condition.
+        Condition of the guarantee, if above 0: the smallest eigenvalue of X'X / n is at least
+        this. X holds the predictors of the rows with an observed target, and n is the number of
+        all rows. It is at least 0, in squared units of the columns. Either ``regularization``
+        or ``min_eigenvalue`` must be above 0. If ``min_eigenvalue`` is 0, this condition is
+        absent.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Let A = X'X + n rho, b = X'y and w = A^-1 b. Two tables give ``w' - w = A'^-1 (e - E w)`` with
-    E = A' - A, e = b' - b, and A' >= n (lambda + rho). A replaced row contributes twice
-    ``x (y - x'w)``, whose norm on the ball of radius R is at most R^2 (W + sqrt(1 + W^2)) / 2.
-    A row that moves by d contributes at most 2 R sqrt(1 + W^2) d.
+    Let n be the number of rows, q the number of columns and R the radius. Let rho be
+    ``regularization``, lambda be ``min_eigenvalue``, A = X'X + n rho, b = X'y and w = A^-1 b. Two
+    tables give ``w' - w = A'^-1 (e - E w)`` with E = A' - A, e = b' - b, and A' >= n (lambda +
+    rho). A replaced row contributes twice ``x (y - x'w)``, whose norm on the ball of radius R is at
+    most R^2 (W + sqrt(1 + W^2)) / 2. A row that moves by d contributes at most 2 R sqrt(1 + W^2) d.
 
-    The norm W of w is at most ``sqrt((R^2 - (d - 1) lambda) / (lambda + rho))``. The reasons are
-    |A^-1/2 X'| <= 1, and that the targets' squares sum to at most n R^2 less the trace of X'X.
-    An imputed cell x'w then moves by R |w - w'|. A row's own movement is stretched by at most
-    sqrt(1 + W^2). Only the second table's A' and the first table's w enter, so no table in between
-    matters.
+    The norm W of w is at most ``sqrt((R^2 - (q - 1) lambda) / (lambda + rho))``. The reasons are
+    |A^-1/2 X'| <= 1, and that the targets' squares sum to at most n R^2 less the trace of X'X. An
+    imputed cell x'w then moves by R |w - w'|. A row's own movement is stretched by at most sqrt(1 +
+    W^2). Only the second table's A' and the first table's w enter, so no table in between matters.
 
     Examples
     --------
@@ -382,12 +675,57 @@ class RegressionImputer(Imputer):
     min_eigenvalue: float = real(0.0)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on incomplete rows and on the spectrum, unless the ridge is enough."""
+        """Return the conditions of the guarantee on incomplete rows and on eigenvalues.
+
+        The condition on eigenvalues is absent if ``min_eigenvalue`` is 0.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows.
+        """
         spectrum = (MinEigenvalue(self.min_eigenvalue),) if self.min_eigenvalue > 0 else ()
         return (*super().assumed(domain), *spectrum)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: up to p rows move with the fitted coefficients."""
+        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
+
+        The predicted cells of up to ``max_incomplete`` rows change with the coefficients.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` is not below the number of rows, or no table of the domain can
+            meet the condition on eigenvalues. A step without ``regularization`` and
+            ``min_eigenvalue`` raises the error, too.
+        """
         W = self._coefficient_norm(domain)
         R, stretch = domain.radius, math.sqrt(1 + W * W)
         strength = domain.rows * (self.min_eigenvalue + self.regularization)
@@ -399,13 +737,52 @@ class RegressionImputer(Imputer):
         )
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain, or raise if it lacks the target or another column."""
+        """Return public facts about the table in which a regression has filled one column.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        RowDomain
+            Public facts about the transformed table, which is complete and has the columns of
+            the input.
+
+        Raises
+        ------
+        ParameterError
+            If the table has fewer than two columns, or lacks the column ``target``. Parameters
+            that the domain rules out raise the error, too.
+        """
         require(domain.columns >= 2, "a regression needs a predictor beside its target")
         require(self.target < domain.columns, "target must be a column of the table")
         return super().output_domain(domain)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the bound: an imputed cell is at most W times its row's norm."""
+        """Return a bound on a row's Euclidean norm after imputation by regression.
+
+        An imputed cell is at most the norm of the coefficients times the norm of its row.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+
+        Raises
+        ------
+        ParameterError
+            If no table of the domain can meet the condition on eigenvalues. A step without
+            ``regularization`` and ``min_eigenvalue`` raises the error, too.
+        """
         return domain.radius * math.sqrt(1 + self._coefficient_norm(domain) ** 2)
 
     def _coefficient_norm(self, domain: RowDomain) -> float:
@@ -443,31 +820,42 @@ _BLOCK = 4_000_000  # distances in memory at once
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NeighbourImputer(Imputer):
-    """Fill the missing cells of a row with the mean of its k nearest complete rows.
+    """Preprocessing step that fills missing cells with the mean of the k nearest complete rows.
 
-    Nearness is Euclidean distance on the row's observed cells. Ties go to the lower row number.
+    The nearest rows are found without noise in the private table, and the price of the pipeline
+    accounts for them. Nearness is Euclidean distance on the row's observed cells. Ties go to the
+    lower row number. Put the step first in a chain: it counts every row that an earlier step
+    changed as replaced.
 
     Parameters
     ----------
     n_neighbors : int, default 5
-        Number of donors k, at least 1.
+        Number k of donors, the complete rows whose cells are averaged, at least 1.
     max_incomplete : int
-        Condition: at most this many rows have a missing cell (p).
+        Condition of the guarantee: at most this many rows have a missing cell, at least 1. It
+        must leave ``n_neighbors`` complete rows. Conditions are stated with the guarantee and
+        are not checked against the table.
     max_donations : int or None, default None
-        Condition, if given: no row is a donor of more incomplete rows than this (M).
+        Condition of the guarantee, if given: no row is a donor of more incomplete rows than this.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Replacing a row changes each donor set by at most one swap. If the old row leaves a set, the new
-    row or the next nearest row takes its place. Otherwise at most the new row enters. The imputed
-    cells are means of k donors within the ball of radius R. So they move by at most 2 R min(h, k) /
-    k for h replaced rows. Rows that move do so only if a replaced row donates to them in one of the
-    two tables: at most min(p, 2 M h) of them. Nearness is not continuous in the values, so rows
-    that moved before this step are counted as replaced.
+    Let p be ``max_incomplete``, M be ``max_donations`` and R be the radius. Replacing a row changes
+    each donor set by at most one swap. If the old row leaves a set, the new row or the next nearest
+    row takes its place. Otherwise at most the new row enters. The imputed cells are means of k
+    donors within the ball of radius R. So they move by at most 2 R min(h, k) / k for h replaced
+    rows. Rows that move do so only if a replaced row donates to them in one of the two tables: at
+    most min(p, 2 M h) of them. Nearness is not continuous in the values, so rows that moved before
+    this step are counted as replaced.
 
     The donors of `missdp.statistics` are chosen by other code, because rows are added and removed
     there. Ties then need an order of all possible rows in place of row numbers. A finite domain has
-    such an order, and real vectors do not.
+    this order, and real vectors do not.
 
     Examples
     --------
@@ -485,20 +873,83 @@ class NeighbourImputer(Imputer):
     _continuous = False
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on incomplete rows and on donations, if that is declared."""
+        """Return the conditions of the guarantee on incomplete rows and on donations of a row.
+
+        The condition on donations is absent if ``max_donations`` is None.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` does not leave ``n_neighbors`` complete rows.
+        """
         if self.max_donations is None:
             return super().assumed(domain)
         return (*super().assumed(domain), BoundedDonations(self.max_donations))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: up to p rows move, or 2 M for each replaced row."""
+        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
+
+        Up to ``max_incomplete`` rows change. With ``max_donations``, at most twice this number of
+        rows change for each replaced row.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` does not leave ``n_neighbors`` complete rows.
+        """
         k, rows, h = self.n_neighbors, self._p(domain), distance.replaced
         if self.max_donations is not None:
             rows = min(rows, 2 * self.max_donations * h)
         return Response(shift=2 * domain.radius * min(h, k) / k, shifted_rows=rows)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the bound: donated cells are a mean of vectors in the ball."""
+        """Return a bound on a row's Euclidean norm after imputation from the nearest rows.
+
+        Observed cells and donated cells each have at most the norm of the domain's radius.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+
+        Raises
+        ------
+        ParameterError
+            If ``max_incomplete`` does not leave ``n_neighbors`` complete rows.
+        """
         self._p(domain)
         return domain.radius * math.sqrt(2)
 

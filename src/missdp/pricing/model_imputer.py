@@ -52,32 +52,38 @@ STAYS_PRIVATE = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPImputer(StableTransformer):
-    """Fill missing cells from a released model, each row by itself, at no privacy cost.
+    """Fill missing cells by draws from a released model, each row by itself, at no privacy cost.
 
-    The model was fitted within a privacy budget, and every use of it is post-processing. Rows drawn
-    from the model show how each attribute depends on all others. One multinomial logistic
-    regression for each attribute is fitted to them once. The missing cells of a row are drawn from
-    these distributions given its observed cells, by Gibbs sampling. `fit` learns nothing: a filled
-    cell depends on no other row.
+    Use it to complete private rows with a synthesizer that was fitted within a privacy budget.
+    Every use of the model is post-processing. The filled rows stay private, because they hold every
+    observed cell. Only the model is a release, and `guarantee_` is the guarantee of the model. As a
+    step of a `PricedPipeline`, it adds nothing to the price.
 
-    **The filled rows are private.** They hold every observed cell. Show them only to people who may
-    see the rows. Only the model is a release, and `guarantee_` is the model's.
+    Rows drawn from the model show how each attribute depends on all others. One multinomial
+    logistic regression for each attribute is fitted to them once. The missing cells of a row are
+    drawn from these distributions given its observed cells, by Gibbs sampling. `fit` learns nothing
+    from private rows.
 
     Parameters
     ----------
     model : Synthesizer
-        Fitted, of any family, or loaded with :func:`missdp.load`. It is shared, not copied, by
-        clones.
+        A fitted synthesizer, or one that :func:`missdp.load` returns. Clones share it.
     filling : {"random", "likely", "mean"}, default "random"
-        ``"random"`` draws each missing cell from its distribution, so that marginals and dependence
-        are right. Numbers are drawn uniformly inside their bin. ``"likely"`` takes the likeliest
-        level, or the middle of the likeliest bin: more cells are right, but rare levels get rarer
-        still. ``"mean"`` does the same for levels, and fills in the mean of a number's
-        distribution. It is nearest to the true number on average, and has too little spread.
-    random_state : int or None
-        None draws afresh each time. A number makes fillings repeatable: a row at the same place
-        then becomes the same, for all other rows. It is for tests: a price then states
-        `SeededFilling`.
+        ``"random"`` draws each missing cell from its distribution, so that marginals and
+        dependence are right. Numbers are drawn uniformly inside their bin. ``"likely"`` takes
+        the likeliest level, or the middle of the likeliest bin: more cells are right, but rare
+        levels get rarer still. ``"mean"`` does the same for levels, and fills in the mean of a
+        number's distribution. It is nearest to the true number on average, and has too little
+        spread.
+    random_state : int or None, default None
+        None draws afresh each time. A number, at least 0, makes fillings repeatable: a row at
+        the same place then gets the same cells, for all other rows. It is for tests: a price
+        then states the condition `SeededFilling`.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid type or value, when it is set or used.
 
     Notes
     -----
@@ -103,13 +109,14 @@ class DPImputer(StableTransformer):
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Categorical(name="ill", levels=("no", "yes")),
     ... ))
-    >>> people = pd.DataFrame({"smoker": ["yes", None, "no"] * 500, "ill": ["yes", "no", "no"] * 500})
+    >>> smoker, ill = ["yes", None, "no"] * 500, ["yes", "no", "no"] * 500
+    >>> people = pd.DataFrame({"smoker": smoker, "ill": ill})
     >>> model = AllPairs(epsilon=1.0, random_state=0).fit(people, schema=schema)
     >>> imputer = DPImputer(model=model, filling="likely", random_state=0)
     >>> new = pd.DataFrame({"smoker": [None, None, "no"], "ill": ["yes", "no", "yes"]})
     >>> imputer.transform(new)["smoker"].tolist()
     ['yes', 'no', 'no']
-    """  # noqa: E501
+    """
 
     model: Any
     filling: Filling = field(default="random", metadata=word_of("random", "likely", "mean"))
@@ -122,36 +129,76 @@ class DPImputer(StableTransformer):
 
     @property
     def guarantee_(self) -> Guarantee:
-        """The guarantee of the model. The filled rows have no guarantee."""
+        """Privacy guarantee of the released model. The filled rows have no guarantee.
+
+        Raises
+        ------
+        ParameterError
+            If ``model`` is not a synthesizer.
+        NotFittedError
+            If the model is not fitted.
+        """
         guarantee: Guarantee = self._released().guarantee_
         return guarantee
 
     @property
     def schema_(self) -> Schema:
-        """Public facts about the columns of tables that can be filled."""
+        """Public facts about the columns of the tables that can be filled.
+
+        Raises
+        ------
+        ParameterError
+            If ``model`` is not a synthesizer.
+        NotFittedError
+            If the model is not fitted.
+        """
         schema: Schema = self._released().schema_
         return schema
 
     def in_words(self) -> str:
-        """Return the guarantee of the model in words, and the privacy of the filled rows."""
+        """Return the guarantee of the released model in words, and a sentence on filled rows.
+
+        Returns
+        -------
+        str
+            Public text. It states that filled rows are as private as the rows before.
+
+        Raises
+        ------
+        ParameterError
+            If ``model`` is not a synthesizer.
+        NotFittedError
+            If the model is not fitted.
+        """
         return f"{self.guarantee_.in_words()}\n\n{STAYS_PRIVATE}"
 
     # Filling
 
     def fit(self, X: Any = None, y: object = None) -> Self:
-        """Check the parameters. Nothing is learned from ``X``: it is not looked at.
+        """Check the parameters, and prepare the released model for filling.
+
+        Nothing is learned from private rows, and nothing is charged.
 
         Parameters
         ----------
-        X : optional
-            Ignored, but for the schema of a Table.
-        y : optional
+        X : object, optional
+            Ignored, but for the schema of a `Table`, which must be the schema of the model.
+        y : object, optional
             Ignored.
 
         Returns
         -------
         DPImputer
             The imputer itself.
+
+        Raises
+        ------
+        ParameterError
+            If ``model`` is not a synthesizer.
+        NotFittedError
+            If the model is not fitted.
+        DataError
+            If a `Table` has another schema than the model.
         """
         del y
         self._released()
@@ -163,26 +210,40 @@ class DPImputer(StableTransformer):
     def transform(
         self, X: Any, *, multiple: int | None = None, missing_as: MissingForm = "nulls"
     ) -> Any:
-        """Return the rows with their missing cells filled. They are as private as they were.
+        """Return private rows with their missing cells filled from the released model.
+
+        The filled rows are as private as the rows were. Nothing is charged.
 
         Parameters
         ----------
-        X : Table, pandas, polars or Arrow table, DuckDB relation, path, or array of floats
-            n rows with the columns of the model's schema. n may be 0. An array has the columns that
-            :func:`~missdp.pricing.rows_of` makes of a table, NaN in each missing cell.
+        X : Table, pandas, polars or Arrow table, DuckDB relation, path, or array of float
+            Private rows with the columns of the model's schema. There may be no row. An array
+            has the columns that :func:`~missdp.pricing.rows_of` makes of a table, with NaN in
+            each missing cell.
         multiple : int, optional
-            Fill the missing cells that many times, at least 2, with independent draws from one
-            model. Its own error is not in them: pooled intervals do not hold where missing cells
-            depend on other answers.
-        holes : {"nulls", "codes"}, default "nulls"
-            Form of cells that are not applicable, as for `Table.to_arrow`.
+            Number of fillings, at least 2, with independent draws from one model. The error of
+            the model is not in their differences. So pooled intervals do not hold where missing
+            cells depend on other answers. None: one filling.
+        missing_as : {"nulls", "codes"}, default "nulls"
+            Output of a cell without a value, such as a cell that is not applicable: null, or the
+            first declared code of its kind of missing (null without a code).
 
         Returns
         -------
-        the kind of frame that came in, or a list of them if ``multiple`` is given
-            The rows in their order. Columns and types are those of the schema. A pandas frame keeps
-            its index. The schema of a Table marks attributes that may have been filled
+        Table, frame or ndarray of float, or list of them
+            Private rows in their order, in the kind that came in. With ``multiple``, a list of
+            so many. Columns and types are those of the schema. A pandas frame keeps its index.
+            The schema of a `Table` marks attributes that may have been filled
             (``imputed_before``).
+
+        Raises
+        ------
+        ParameterError
+            If ``multiple`` or ``missing_as`` is invalid, or ``model`` is not a synthesizer.
+        NotFittedError
+            If the model is not fitted.
+        DataError
+            If the rows do not have the columns or the schema of the model.
         """
         check_missing_form(missing_as)
         draws = 1 if multiple is None else check_integer("multiple", multiple, min_value=2)
@@ -191,24 +252,32 @@ class DPImputer(StableTransformer):
         return filled[0] if multiple is None else filled
 
     def transform_blocks(self, data: Any, *, draws: int = 1) -> Iterator[list[Table]]:
-        """Yield rows that stream with their missing cells filled, in blocks. They stay private.
+        """Yield private rows that stream from a source, in blocks with their missing cells filled.
+
+        Use it for data that does not fit in memory. The filled rows are as private as the rows
+        were.
 
         Parameters
         ----------
         data : DuckDB relation, Rows, str or Path
-            Read once. With a seed, rows are filled as by :meth:`transform`.
+            Private rows, which are read once. With a seed, rows are filled as by :meth:`transform`.
         draws : int, default 1
-            Number of fillings.
+            Number of fillings, at least 1.
 
         Yields
         ------
         list of Table
-            The next rows, once for each filling. There is at least one block, perhaps without rows.
+            The next private rows in their order, once for each filling. There is at least one
+            block, perhaps without rows.
 
         Raises
         ------
         DataError
             If the data does not stream.
+        ParameterError
+            If ``model`` is not a synthesizer.
+        NotFittedError
+            If the model is not fitted.
         """
         fill, schema = self._completed(), self.schema_
         if not is_streamed(data):
@@ -251,37 +320,100 @@ class DPImputer(StableTransformer):
         return fill
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the names of the columns, which stay as they are."""
+        """Return the names of the columns of filled rows, which are the columns of the input.
+
+        Parameters
+        ----------
+        input_features : array_like of str, optional
+            Names that are returned as they are. None: the output columns of the model's schema.
+
+        Returns
+        -------
+        ndarray of object, shape (n_columns,)
+            Public names in column order.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        """
         names = self.schema_.output_columns.names if input_features is None else input_features
         return np.asarray(names, dtype=object)
 
     # Stability
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions that the model is paid for, and whether fillings are seeded.
+        """Return the conditions of the guarantee that the use of a released model adds.
 
-        Seeded random numbers belong to places. A person who knows the seed can see from later rows
-        that a row was removed. So nothing is proven against anyone who knows the seed.
+        They state that the model's own guarantee is composed with this one, and whether fillings
+        are seeded. Seeded random numbers belong to the places of rows. A person who knows the seed
+        can see from later rows that a row was removed. So nothing is proven against anyone who
+        knows the seed.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
         """
         del domain
         seeded = () if self.random_state is None else (SeededFilling(),)
         return (ModelPaidApart(), *seeded)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return a complete domain, with room for filled cells in the norm of a row."""
+        """Return public facts about a table whose missing cells a released model has filled.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        RowDomain
+            Public. It is complete, and its radius allows for filled cells.
+
+        Raises
+        ------
+        ParameterError
+            If the table has other columns than `rows_of` makes with the model's schema.
+        SchemaError
+            If an attribute of the model's schema is not applicable to some rows.
+        """
         check_fillable(self.schema_)
         columns = len(column_names(self.schema_))
         require(domain.columns == columns, f"the model's schema makes {columns} columns of a table")
         return super().output_domain(domain)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the longest row of any table of the schema, or of those that are complete."""
+        """Return a bound on a row's Euclidean norm after its missing cells are filled.
+
+        It is the larger of the domain's radius and the square root of the number of attributes.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+        """
         return max(domain.radius, math.sqrt(len(self.schema_)))
 
     # Habits
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters. The parameters of the model are released facts.
+        """Return the parameters of the imputer by name, without those of its model.
 
         Parameters
         ----------
@@ -291,7 +423,7 @@ class DPImputer(StableTransformer):
         Returns
         -------
         dict of str to object
-            Values by name.
+            Parameter values by name.
         """
         del deep
         return dict(super().get_params(deep=False))

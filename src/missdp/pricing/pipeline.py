@@ -36,38 +36,56 @@ _TAIL_SLACK = 2.0**-18
 
 @dataclass(eq=False, repr=False)
 class PricedPipeline(Parameters):
-    """Preprocessing fitted on the private table, then a private estimator, accounted as one.
+    """Preprocessing fitted to a private table, and a private estimator, under one guarantee.
+
+    Use it if preprocessing (imputation, scaling, PCA) is fitted to the private rows. The steps are
+    fitted without noise, and the noise of the estimator has to cover them. `guarantee` and `price`
+    compute the guarantee from public facts, before any data is read. `fit` charges the budget and
+    releases the estimator.
 
     Parameters
     ----------
     steps : sequence of (str, StableTransformer)
-        Preprocessing, in order. It may be empty. Fitted on the private table, without noise.
+        Names and preprocessing steps, in order. It may be empty.
     estimator : PrivateEstimator
         The estimator that is released. Its radius, delta and random_state are not used. It must
         have no budget of its own.
-    rows, columns : int
-        Public shape of the table.
+    rows : int
+        Public number of rows, at least 2.
+    columns : int
+        Public number of columns, at least 1.
     radius : float, default 1.0
-        Rows are scaled down to this norm first.
+        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
+        are scaled down to it before the first step.
     complete : bool, default True
         Whether no cell is missing. If True, a missing cell counts as 0.
     delta : float, default 1e-6
-        The delta of the guarantee.
-    budget, random_state
-        See `PrivateMean`.
+        The delta of the guarantee, in [0, 1). At 0, only pure DP counts.
+    budget : Filter, Composition or None, default None
+        Privacy budget that `fit` charges before it computes anything. It must accept
+        replace-one adjacency. None: a budget for this release alone.
+    random_state : int or None, default None
+        None draws noise from a secure source. A seed is for tests, and the guarantee then
+        states it as a condition.
 
     Attributes
     ----------
     estimator_ : PrivateEstimator
-        After `fit`: the released estimator. It works on rows as they leave the steps.
+        After `fit`: the released estimator. It takes rows as they leave the steps.
     guarantee_ : Guarantee
-        After `fit`: under replace-one adjacency, with every step's conditions.
+        After `fit`: the guarantee under replace-one adjacency (one row is replaced, and the
+        number of rows is public). It states the conditions of all steps. They are not checked
+        against the table.
 
     Notes
     -----
     The fitted steps are private, and are discarded. After the charge no table of the declared shape
     raises an error. Cells that are not finite numbers are missing, and rows outside the radius are
-    scaled down. After Hu, Sanyal & Schölkopf 2024, Theorem 2.
+    scaled down.
+
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), Theorem 2.
 
     Examples
     --------
@@ -92,13 +110,42 @@ class PricedPipeline(Parameters):
 
     @property
     def domain(self) -> RowDomain:
-        """Public facts about the raw table."""
+        """Public facts about the raw table: shape, largest row norm, and completeness.
+
+        Returns
+        -------
+        RowDomain
+            Made from the parameters ``rows``, ``columns``, ``radius`` and ``complete``. No data
+            is read.
+
+        Raises
+        ------
+        ParameterError
+            If one of these parameters is out of range.
+        """
         return RowDomain(
             rows=self.rows, columns=self.columns, radius=self.radius, complete=self.complete
         )
 
     def facts_and_query(self) -> tuple[StandardisedFacts, Question]:
-        """Return the public facts about the rows, and the query of the estimator about them."""
+        """Return public facts about the preprocessed rows, and the estimator's query about them.
+
+        No data is read.
+
+        Returns
+        -------
+        facts : StandardisedFacts
+            Public facts about the rows and about each step, with the delta of the pipeline.
+        query : VectorQuery or GradientQuery
+            Public. The query of the estimator about rows as they leave the steps.
+
+        Raises
+        ------
+        UnprovenError
+            If a step or the estimator is not one of this package, or no bound is proven for a step.
+        ParameterError
+            If a parameter is out of range, or a step does not accept its input.
+        """
         name = type(self.estimator).__name__
         if not isinstance(self.estimator, PrivateEstimator):
             raise UnprovenError(f"{name} is not a private estimator of this library")
@@ -107,38 +154,82 @@ class PricedPipeline(Parameters):
         return facts, self.estimator.question(facts.domain)
 
     def bounds(self) -> tuple[Bound, ...]:
-        """Return every public bound on the whole pipeline at ``delta``, the best first."""
+        """Return every proven bound on the privacy loss of preprocessing and estimator together.
+
+        No data is read.
+
+        Returns
+        -------
+        tuple of Bound
+            Public, for the delta of the pipeline. The smallest epsilon comes first.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound is finite, or no bound is proven for a step.
+        ParameterError
+            If a parameter is out of range, or a step does not accept its input.
+        """
         facts, question = self.facts_and_query()
         return facts.bounds(question)
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of a `fit` with secure noise, from public facts only."""
+        """Return the privacy guarantee that a fit of the pipeline with secure noise has.
+
+        No data is read, and nothing is charged.
+
+        Returns
+        -------
+        Guarantee
+            Public, under replace-one adjacency. It states the best bound at ``delta`` and the
+            conditions of all steps, which are not checked.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound is finite, or no bound is proven for a step.
+        ParameterError
+            If a parameter is out of range, or a step does not accept its input.
+        """
         facts, question = self.facts_and_query()
         return facts.guarantee(facts.bounds(question)[0].event)
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
-        """Charge the budget, preprocess, release.
+        """Charge the privacy budget, preprocess the private rows, and release the noisy estimates.
+
+        The conditions of the steps are not checked against the rows. Use `propose_test_release` to
+        test them privately.
 
         Parameters
         ----------
         X : array_like of shape (rows, columns), or Table
-            NaN is a missing cell. A table is read by `rows_of`, see `RowDomain.of`.
+            Private rows. NaN is a missing cell. A `Table` is read by `rows_of`, with the facts
+            of `RowDomain.of`.
         y : array_like of shape (rows,), optional
-            Target. It is not preprocessed.
+            Private target, for estimators that need one. It is not preprocessed.
 
         Returns
         -------
         PricedPipeline
-            The pipeline itself, with released attributes.
+            The pipeline itself, with the released attributes ``estimator_`` and ``guarantee_``.
 
         Raises
         ------
         BudgetExceededError
-            If the budget cannot afford the release. Nothing was computed.
+            If the budget cannot afford the release. Nothing is charged, and nothing is computed.
         DataError
-            If X or y has another shape than declared. Nothing was charged.
+            If X or y has another shape than declared. Nothing is charged.
+        ParameterError
+            If a parameter is out of range, or the estimator has a budget of its own. Nothing is
+            charged.
+        SchemaError
+            If an attribute of a `Table` is not applicable to some rows, or facts of its schema
+            are not declared public.
+        LedgerError
+            If the schema of a `Table` names a ledger and the budget is not a part of it.
         UnprovenError
-            If no bound is known for this chain.
+            If no bound is known for this chain. A budget raises the error if it accounts for
+            add-remove adjacency, or in a privacy measure without a bound for the release.
         """
         self.estimator_, self.guarantee_ = self._released((X, y), *self.facts_and_query())
         return self
@@ -158,17 +249,18 @@ class PricedPipeline(Parameters):
         return estimator, release(estimator, facts, question, data, *paid, test)
 
     def with_noise(self, multiplier: float) -> PricedPipeline:
-        """Return a clone whose estimator has this ``noise_multiplier``.
+        """Return a copy of the pipeline whose estimator has another amount of noise.
 
         Parameters
         ----------
         multiplier : float
-            Noise scale over sensitivity.
+            The new ``noise_multiplier`` of the estimator: noise scale over sensitivity, from
+            1e-9 to 1e10.
 
         Returns
         -------
         PricedPipeline
-            Not fitted.
+            A copy that is not fitted. It shares the budget.
         """
         fresh: PricedPipeline = clone(self)
         fresh.estimator.noise_multiplier = multiplier
@@ -176,24 +268,30 @@ class PricedPipeline(Parameters):
 
 
 def calibrate(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
-    """Return the pipeline with the least noise whose guarantee is within ``epsilon``.
+    """Return a copy of a pipeline with the least noise whose guarantee is within an epsilon.
+
+    No data is read, and nothing is charged.
 
     Parameters
     ----------
     pipeline : PricedPipeline
-        Its estimator's ``noise_multiplier`` is replaced. Its delta stays.
+        The pipeline. Its delta stays, and the ``noise_multiplier`` of its estimator is replaced
+        in the copy.
     epsilon : float
-        Target for the whole pipeline at its delta, finite and above 0.
+        Target for the whole pipeline at its delta, from 1e-9 to 1e100.
 
     Returns
     -------
     PricedPipeline
-        A clone whose noise exceeds the smallest noise by a relative 1e-3 at most.
+        A copy that is not fitted. Its noise exceeds the smallest sufficient noise by a relative
+        1e-3 at most.
 
     Raises
     ------
     UnprovenError
-        If no amount of noise up to 1e9 sensitivities is enough.
+        If no noise multiplier up to about 1e9 is enough, or no bound is proven for a step.
+    ParameterError
+        If epsilon or a parameter of the pipeline is out of range.
 
     Examples
     --------
@@ -224,7 +322,26 @@ def calibrate(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
 @dataclass(frozen=True)
 class PassedTest:
-    """Outcome of propose-test-release with a passed test: the released estimator."""
+    """Result of propose-test-release if the private test passed: an estimator and its guarantee.
+
+    `propose_test_release` returns it. The test found that the conditions of the preprocessing steps
+    hold with a margin. Both attributes are released.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        The fitted estimator.
+    guarantee : Guarantee
+        The guarantee of test and release together. It has no condition on the table that the
+        test replaces.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PrivateMean
+    >>> pipeline = PricedPipeline([], PrivateMean(noise_multiplier=9.0), rows=100, columns=1)
+    >>> type(propose_test_release(pipeline, [[0.5]] * 100, test_epsilon=0.5)).__name__
+    'PassedTest'
+    """
 
     estimator: PrivateEstimator
     guarantee: Guarantee
@@ -232,12 +349,15 @@ class PassedTest:
 
 @dataclass(frozen=True)
 class FailedTest:
-    """Outcome of propose-test-release with a failed test, and no other release.
+    """Result of propose-test-release if the private test failed: a guarantee without an estimator.
+
+    `propose_test_release` returns it. The budget was charged for test and release.
 
     Parameters
     ----------
     guarantee : Guarantee
-        The guarantee of test and release together, because a failed test is an output too.
+        The guarantee of test and release together, because a failed test is an output, too.
+        Released.
     """
 
     guarantee: Guarantee
@@ -246,17 +366,22 @@ class FailedTest:
 def plan_test(
     pipeline: PricedPipeline, *, test_epsilon: float, failure_delta: float | None = None
 ) -> TestPlan:
-    """Return the test and the total guarantee of `propose_test_release`, reading no data.
+    """Return the private test, price and guarantee of propose-test-release for a pipeline.
+
+    Propose-test-release tests privately whether the conditions of the preprocessing steps hold with
+    a margin. It releases the estimator only if the test passes. The plan reads no data, and nothing
+    is charged.
 
     Parameters
     ----------
     pipeline : PricedPipeline
-        Its delta is the total's.
+        The pipeline. Its delta is the delta of the total.
     test_epsilon : float
-        Spent on the test, finite and above 0.
-    failure_delta : float or None
-        At most the pipeline's delta. None: half of it, so that a budget with the same delta can
-        account for the whole as a composition.
+        Epsilon that is spent on the test, from 1e-9 to 1e6.
+    failure_delta : float or None, default None
+        Bound on the chance that the test passes wrongly, above 0, below 0.5, and at most the
+        pipeline's delta. None: half of this delta, so that a budget with this delta can account
+        for the whole as a composition.
 
     Returns
     -------
@@ -272,14 +397,16 @@ def plan_test(
 
     Notes
     -----
-    Let J be the smallest of the steps' distances to failure. Each distance is 1-Lipschitz if the
-    steps before it meet their conditions, and 0 if its own conditions fail. So J is 1-Lipschitz,
-    and 0 if any condition fails. The test passes if J + Lap(1/e) > t = 1 + log(1 / (2 d)) / e.
+    The distance to failure of a step is a lower bound on the row replacements before its conditions
+    fail. Let J be the smallest distance to failure of all steps. Each distance is 1-Lipschitz if
+    the steps before it meet their conditions, and 0 if its own conditions fail. So J is
+    1-Lipschitz, and 0 if any condition fails. Let e be ``test_epsilon`` and d be ``failure_delta``.
+    The test passes if J + Lap(1/e) > t = 1 + log(1 / (2 d)) / e.
 
-    *Neighbours one of which fails*: J <= 1 on both tables. So either passes with probability at
-    most d, and the test is e-DP. Together that is (e, d)-DP. *Both in the collection*: the e-DP
-    test is composed with the pipeline, whose bound applies. A pair is of one kind or the other. So
-    the total is the larger bound of the two at the same delta, not their sum.
+    *A condition fails for one of the neighbours*: J <= 1 on both tables. So either passes with
+    probability at most d, and the test is e-DP. Together that is (e, d)-DP. *All conditions hold
+    for both*: the e-DP test is composed with the pipeline, whose bound applies. A pair is of one
+    kind or the other. So the total is the larger bound of the two at this delta, not their sum.
     """
     return _plan(*pipeline.facts_and_query(), test_epsilon, failure_delta)
 
@@ -324,32 +451,52 @@ def propose_test_release(
     test_epsilon: float,
     failure_delta: float | None = None,
 ) -> PassedTest | FailedTest:
-    """Test the pipeline's conditions privately, and release only if they hold with a margin.
+    """Test a pipeline's conditions privately, and release its estimator only if the test passes.
 
-    The pipeline's budget is charged for test and release before anything is computed, whatever the
-    outcome of the test.
+    Use it if you do not know that the conditions of the preprocessing steps hold for the table. The
+    budget is charged for test and release before anything is computed, for either outcome.
 
     Parameters
     ----------
     pipeline : PricedPipeline
-        Its steps must know their distance to failure: PCA (rank), mean imputation, standard
-        scaling, deduplication, quantisation, and steps without conditions.
-    X, y
-        As for `PricedPipeline.fit`.
-    test_epsilon, failure_delta
-        As for `plan_test`.
+        Its steps must have a distance to failure. These steps have it: steps without conditions
+        on the table, `PCARankReducer`, `StandardScaler`, `MeanImputer`, `Quantizer` and
+        `Deduplicator`. `MeanImputer` must leave ``cells_per_row`` at None or at the number of
+        columns.
+    X : array_like of shape (rows, columns), or Table
+        Private rows. NaN is a missing cell.
+    y : array_like of shape (rows,), optional
+        Private target, for estimators that need one. It is not preprocessed.
+    test_epsilon : float
+        Epsilon that is spent on the test, from 1e-9 to 1e6.
+    failure_delta : float or None, default None
+        Bound on the chance that the test passes wrongly, above 0, below 0.5, and at most the
+        pipeline's delta. None: half of this delta.
 
     Returns
     -------
     PassedTest or FailedTest
-        The fitted estimator with its guarantee, or the guarantee alone if the test did not pass.
+        The fitted estimator with its guarantee, or the guarantee alone if the test did not
+        pass. Released.
 
     Raises
     ------
     BudgetExceededError
-        If the budget cannot afford test and release. Nothing was computed.
+        If the budget cannot afford test and release. Nothing is charged, and nothing is computed.
+    DataError
+        If X or y has another shape than declared. Nothing is charged.
+    ParameterError
+        If a parameter is out of range, or the estimator has a budget of its own. Nothing is
+        charged.
+    SchemaError
+        If an attribute of a `Table` is not applicable to some rows, or facts of its schema are
+        not declared public.
+    LedgerError
+        If the schema of a `Table` names a ledger and the budget is not a part of it.
     UnprovenError
-        If a step does not know its distance to failure, or no bound is known for the chain.
+        If a step has no distance to failure, or no bound is known for the chain. A budget raises
+        the error if it accounts for add-remove adjacency, or in a privacy measure without a bound
+        for the release.
 
     Examples
     --------

@@ -22,22 +22,33 @@ from missdp.serialization import Record
 
 @dataclass(frozen=True)
 class PriceStep(Record):
-    """The effect of one step on a pair of neighbouring tables.
+    """Effect of one preprocessing step on two neighbouring tables, as one line of a price table.
+
+    `price` returns one for each step, in `Price`. The two tables differ in one replaced row before
+    the first step. All values are public.
 
     Parameters
     ----------
-    name, transformer : str
-        The step's name and class.
+    name : str
+        Name of the step in the pipeline.
+    transformer : str
+        Name of the step's class.
     shifted_rows : int
-        Number of other rows that the step moves when one row is replaced (Delta infinity).
+        Number of other rows that the step alone changes when one row is replaced.
     movement : float
-        Largest movement of each of these rows (Delta 2).
-    shifted_rows_so_far, summed_so_far, frobenius_so_far : int, float, float
-        Movement of the whole chain up to and including this step.
+        Largest Euclidean distance by which the step alone changes one of these rows, in the
+        units of the output columns.
+    shifted_rows_so_far : int
+        Number of other rows that differ after all steps up to and including this step.
+    summed_so_far : float
+        Largest sum of the Euclidean distances by which these rows differ.
+    frobenius_so_far : float
+        Largest root of the sum of squares of these distances.
     radius : float
-        Bound on the norm of a row after the step.
+        Bound on the Euclidean norm of a row after the step.
     conditions : tuple of str
-        The conditions of the step.
+        Sentences of the step's conditions. They are stated with the guarantee and are not
+        checked against the table.
     """
 
     name: str
@@ -53,14 +64,19 @@ class PriceStep(Record):
 
 @dataclass(frozen=True)
 class CheaperChange(Record):
-    """One change of a pipeline that lowers its price.
+    """One change of a preprocessing pipeline that lowers its epsilon, as `price` suggests it.
 
     Parameters
     ----------
     change : str
-        The change, in words.
+        The change as a sentence fragment, as "leave out step 'scale'".
     epsilon : float
-        Epsilon of the whole pipeline after the change.
+        Epsilon of the whole pipeline after the change, at the delta of the price. Public.
+
+    Examples
+    --------
+    >>> CheaperChange("leave out step 'scale'", 0.9).epsilon
+    0.9
     """
 
     change: str
@@ -69,30 +85,35 @@ class CheaperChange(Record):
 
 @dataclass(frozen=True)
 class Price(Record):
-    """The price of a pipeline: the claim without preprocessing, and the proven bound with it.
+    """Privacy price of a pipeline: epsilon with and without preprocessing, and effects of steps.
+
+    `price` computes it from public facts alone. Printing it shows a table. It can be saved as a
+    record.
 
     Parameters
     ----------
     steps : tuple of PriceStep
-        Preprocessing, in order.
+        Effects of the preprocessing steps, in order.
     mechanism : str
-        The private estimator.
+        Class name of the private estimator.
     delta : float
         The delta of every epsilon.
     naive_epsilon : float
-        Epsilon of the estimator on raw rows, which is not a guarantee of this pipeline.
+        Epsilon of the estimator on raw rows. It is not a guarantee of a pipeline whose steps
+        change rows.
     epsilon : float
-        Epsilon of the whole pipeline: the best bound.
-    bound : str
-        Name of the best bound.
+        Epsilon of the whole pipeline, by the best bound.
+    bound : {"direct", "theorem 2", "group privacy"}
+        Name of the best bound, see `Bound`.
     alternatives : tuple of (str, float)
-        Every bound that applies, the best first.
+        Name and epsilon of every bound that applies, the smallest epsilon first.
     guarantee : Guarantee
-        The whole guarantee with its conditions, under replace-one adjacency.
+        The guarantee of the pipeline with its conditions, under replace-one adjacency.
     cheapest_change : CheaperChange or None
-        The single change with the smallest epsilon among those that were tried. Each step is left
-        out or replaced by a step that learns less. If no change of a step lowers the price, the
-        change is to double the noise. None if nothing lowers it.
+        The single change with the smallest epsilon among those that were tried. Each step is
+        left out or replaced by a step that learns less. If no change of a step lowers epsilon
+        by 1 %, the change is to double the noise. None if nothing lowers it or the search was
+        off.
 
     Examples
     --------
@@ -117,12 +138,25 @@ class Price(Record):
 
     @property
     def adjacency(self) -> Adjacency:
-        """The neighbouring relation of every epsilon: that of the guarantee."""
+        """Neighbouring relation of every epsilon of the price, as in its guarantee. Public.
+
+        Returns
+        -------
+        {"replace-one"}
+            One row is replaced, and the number of rows is public.
+        """
         return self.guarantee.adjacency
 
     @property
     def group_epsilon(self) -> float:
-        """Epsilon by group privacy alone, or infinity if it has no finite bound."""
+        """Epsilon of the pipeline if every row that preprocessing changes counted as replaced.
+
+        Returns
+        -------
+        float
+            Public, at ``delta``. It is infinite if this bound is not finite. Without shifted
+            rows it is the epsilon of the price.
+        """
         if not self.steps or self.steps[-1].shifted_rows_so_far == 0:
             return self.epsilon
         return dict(self.alternatives).get("group privacy", math.inf)
@@ -164,26 +198,32 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool = True) -> Price:
-    """Return the privacy price of a pipeline, from public facts only.
+    """Return the privacy price of a preprocessing pipeline, from public facts alone.
+
+    No data is read, and nothing is charged. Use it to compare pipelines before a fit.
 
     Parameters
     ----------
     pipeline : PricedPipeline
-        Steps of this library that are fitted without noise, and a private estimator.
-    delta : float or None
-        The delta at which epsilon is stated. None: the delta of the pipeline.
+        Preprocessing steps of this package, and a private estimator.
+    delta : float or None, default None
+        The delta at which epsilon is stated, in [0, 1). None: the delta of the pipeline.
     suggest : bool, default True
-        Whether to search for the cheapest change, which prices a few more pipelines.
+        Whether to search for the change that lowers epsilon most, which prices a few more
+        pipelines.
 
     Returns
     -------
     Price
-        The price of the chain and of each step, with the cheapest change if there is one.
+        Public. The price of the whole chain, the effect of each step, and the suggested change
+        if there is one.
 
     Raises
     ------
     UnprovenError
-        If a step's or the chain's stability is not known, or no bound is finite.
+        If no bound is proven for a step or the chain, or no bound is finite.
+    ParameterError
+        If ``pipeline`` is not a `PricedPipeline`, or a parameter is out of range.
 
     Examples
     --------

@@ -20,16 +20,25 @@ from missdp.types import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """Sensitivity of a query, in the norm of its noise.
+    """Largest change of a query's exact answer when rows of its table are replaced or shifted.
+
+    The norm is Euclidean for Gaussian noise, and the sum of absolute values (L1) for Laplace noise.
+    The author of a `VectorQuery` proves these constants.
 
     Parameters
     ----------
     replaced : float
-        Movement of the query for each replaced row, above 0.
+        Largest change of the answer for one replaced row, above 0, in the units of the answer.
     l12 : float, default infinity
-        Lipschitz constant in the summed movement of rows.
+        Largest change of the answer per unit of the summed Euclidean shift of rows. At least 0.
     frobenius : float, default infinity
-        Lipschitz constant in the Frobenius norm of the movement.
+        Largest change of the answer per unit of the Frobenius norm of the shift of rows (the
+        root of the sum of squares). At least 0.
+
+    Raises
+    ------
+    ParameterError
+        If a constant is out of range.
 
     Examples
     --------
@@ -47,17 +56,20 @@ class Sensitivity:
         require(valid, "sensitivities must be above 0, Lipschitz constants at least 0")
 
     def shift(self, distance: TableDistance) -> float:
-        """Return the bound for replaced and moved rows together.
+        """Return a bound on the change of a query's exact answer between two tables.
+
+        Replaced rows and shifted rows both count.
 
         Parameters
         ----------
         distance : TableDistance
-            Distance of two tables.
+            Public upper bound on the difference between the two tables.
 
         Returns
         -------
         float
-            In the norm of the sensitivity.
+            Public upper bound in the norm of the sensitivity, in the units of the answer. It
+            may be infinite.
         """
         movement = 0.0
         if distance.shifted_rows:
@@ -65,17 +77,19 @@ class Sensitivity:
         return self.replaced * distance.replaced + movement
 
     def largest_shift(self, distance: TableDistance) -> float:
-        """Return the smaller of `shift` and the bound that counts moved rows as replaced.
+        """Return the smaller of two bounds on the change of a query's answer between two tables.
+
+        One bound is `shift`. The other bound counts every shifted row as replaced.
 
         Parameters
         ----------
         distance : TableDistance
-            Distance of two tables.
+            Public upper bound on the difference between the two tables.
 
         Returns
         -------
         float
-            In the norm of the sensitivity.
+            Public upper bound in the norm of the sensitivity, in the units of the answer.
         """
         return min(self.shift(distance), self.shift(distance.forget_movement()))
 
@@ -86,14 +100,27 @@ def _unproven(_: TableDistance) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyMap:
-    """Bounds on the distance of a mechanism's outputs on two tables, by the tables' distance.
+    """Upper bounds on the privacy loss of a mechanism, as functions of the distance of two tables.
 
-    They treat replaced and moved rows at once, and are infinite where nothing is proven. They hold
-    for every pair of tables whose rows lie in the domain that the map was built for. The Rényi
-    curve of rows that are only replaced is the mechanism's RDP. The curve of rows that only move is
-    its smooth RDP. `_theorem_two` combines these. After Hu, Sanyal & Schölkopf 2024, Definition 3
-    and Table 1. ``renyi`` bounds the divergence of an order. By default it follows from ``rho``
-    (zCDP) and ``pure`` (pure DP).
+    They cover replaced and shifted rows at once, and are infinite where nothing is proven. They
+    hold for every pair of tables whose rows lie in the domain that the map was built for.
+    `gaussian`, `laplace` and `subsampled` build maps.
+
+    Parameters
+    ----------
+    rho : callable, optional
+        Function of a `TableDistance` that returns a bound in zero-concentrated DP (zCDP).
+    pure : callable, optional
+        Function of a `TableDistance` that returns a bound in pure DP.
+    renyi : callable, optional
+        Function of an order above 1 and a `TableDistance` that bounds the Rényi divergence. By
+        default it follows from ``rho`` and ``pure``.
+
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), Definition 3 and Table 1. The curve of rows that are only
+    replaced is the mechanism's RDP. The curve of rows that only move is its smooth RDP.
+    `_theorem_two` combines these.
     """
 
     rho: Callable[[TableDistance], float] = _unproven
@@ -101,7 +128,20 @@ class PrivacyMap:
     renyi: Callable[[float, TableDistance], float] | None = None
 
     def curve(self, alpha: float, distance: TableDistance) -> float:
-        """Return a bound on the Rényi divergence of order ``alpha`` > 1."""
+        """Return a bound on the Rényi divergence of a mechanism's outputs on two tables.
+
+        Parameters
+        ----------
+        alpha : float
+            Order of the divergence, above 1.
+        distance : TableDistance
+            Public upper bound on the difference between the two tables.
+
+        Returns
+        -------
+        float
+            Public upper bound, possibly infinite.
+        """
         if self.renyi is not None:
             return self.renyi(alpha, distance)
         rho, pure = self.rho(distance), self.pure(distance)
@@ -114,14 +154,31 @@ class PrivacyMap:
     def gaussian(
         cls, *, sensitivity: Sensitivity, sigma: float, steps: int = 1, slack: float = 0.0
     ) -> PrivacyMap:
-        """Return the map of Gaussian noise on one query, or on adaptively chosen ones.
+        """Return privacy bounds for Gaussian noise on one query or on adaptively chosen queries.
 
-        Each of ``steps`` queries has this sensitivity in Euclidean norm. ``slack`` is added to
-        shift / sigma for rounding to a grid. Two Gaussians of equal variance have D_alpha = alpha
-        shift^2 / (2 sigma^2). The shift is at most h Delta + min(L12 tau, LF phi). This direct
-        bound is tighter than the triangle inequality (Theorem 2 of Hu, Sanyal & Schölkopf 2024).
-        The discrete Gaussian obeys the same bound (Canonne et al. 2020).
+        Two Gaussians of equal variance have D_alpha = alpha shift^2 / (2 sigma^2). The shift is at
+        most h Delta + min(L12 tau, LF phi). This direct bound is tighter than the triangle
+        inequality (Theorem 2 of Hu, Sanyal & Schölkopf 2024). The discrete Gaussian obeys this
+        bound, too (Canonne et al. 2020).
 
+        Parameters
+        ----------
+        sensitivity : Sensitivity
+            Sensitivity of each query, in Euclidean norm.
+        sigma : float
+            Standard deviation of the noise on each coordinate, in the units of the answer.
+        steps : int, default 1
+            Number of queries.
+        slack : float, default 0.0
+            Increase of shift / sigma by rounding to a grid.
+
+        Returns
+        -------
+        PrivacyMap
+            Public.
+
+        Examples
+        --------
         >>> from missdp.pricing import NEIGHBOURS
         >>> PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
         0.125
@@ -135,11 +192,25 @@ class PrivacyMap:
 
     @classmethod
     def laplace(cls, *, sensitivity: Sensitivity, scale: float, slack: float = 0.0) -> PrivacyMap:
-        """Return the map of Laplace noise on every coordinate of one query.
+        """Return privacy bounds for Laplace noise on every coordinate of one query.
 
-        The sensitivity is in summed absolute value (L1). Pure DP of shift / scale, and the Rényi
-        curve of any mechanism with this guarantee. The curve of continuous Laplace noise is lower,
-        but it is not proven for discrete noise.
+        The bound is pure DP of shift / scale, and the Rényi curve of any mechanism with this
+        guarantee. The curve of continuous Laplace noise is lower, but it is not proven for discrete
+        noise.
+
+        Parameters
+        ----------
+        sensitivity : Sensitivity
+            Sensitivity of the query, in summed absolute value (L1).
+        scale : float
+            Scale of the noise on each coordinate, in the units of the answer.
+        slack : float, default 0.0
+            Increase of shift / scale by rounding to a grid.
+
+        Returns
+        -------
+        PrivacyMap
+            Public.
         """
 
         def pure(distance: TableDistance) -> float:
@@ -153,10 +224,9 @@ class PrivacyMap:
         cls, *, lipschitz: float, smoothness: float, rows: int, batch: int, sigma: float,
         steps: int, slack: float = 0.0,
     ) -> PrivacyMap:  # fmt: skip
-        """Return the map of DP-SGD: a step averages gradients of a sample of ``batch`` rows.
+        """Return privacy bounds for DP-SGD, whose steps average gradients of sampled rows.
 
-        Samples are fresh, uniform and without replacement. The loss has ``lipschitz`` L and
-        ``smoothness`` mu. ``sigma`` is the noise on each coordinate of the sample's mean gradient.
+        Samples are fresh, uniform and without replacement.
 
         *Replaced rows*: subsampled Rényi DP for replace-one (Wang, Balle & Kasiviswanathan 2019,
         Theorem 9), which bounds the base mechanism only through its Rényi curve. *Moved rows*:
@@ -166,6 +236,30 @@ class PrivacyMap:
         of moved rows in the sample, is hypergeometric. The same coupling with a replaced row in the
         sample is the direct bound. No order is excluded.
 
+        Parameters
+        ----------
+        lipschitz : float
+            Largest Euclidean norm of one row's gradient.
+        smoothness : float
+            Lipschitz constant mu of one row's gradient in the row.
+        rows : int
+            Public number of all rows.
+        batch : int
+            Number of rows of a sample.
+        sigma : float
+            Standard deviation of the noise on each coordinate of the sample's mean gradient.
+        steps : int
+            Number of steps.
+        slack : float, default 0.0
+            Increase of shift / sigma by rounding to a grid.
+
+        Returns
+        -------
+        PrivacyMap
+            Public.
+
+        Examples
+        --------
         >>> from missdp.pricing import NEIGHBOURS
         >>> sgd = PrivacyMap.subsampled(
         ...     lipschitz=1.0, smoothness=1.0, rows=1000, batch=10, sigma=1.0, steps=100
@@ -301,16 +395,23 @@ def _split(alpha: float, replaced: Curve, shifted: Curve, c: float) -> float:
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound on the privacy loss of a pipeline.
+    """One proven upper bound on the privacy loss of a preprocessing pipeline with its estimator.
+
+    `PricedPipeline.bounds` and `bounds` return the bounds of a pipeline, the smallest epsilon
+    first. All values are public.
 
     Parameters
     ----------
     name : {"direct", "theorem 2", "group privacy"}
-        Name of the derivation.
+        Name of the derivation. The name "direct" stands for a bound on replaced and shifted
+        rows at once. The name "theorem 2" stands for the weak triangle inequality of Rényi
+        divergences (Hu, Sanyal & Schölkopf 2024). It combines a bound on replaced rows with a
+        bound on shifted rows. The name "group privacy" stands for a bound that counts every
+        shifted row as replaced.
     epsilon : float
         Epsilon at the requested delta, possibly infinite.
     event : Event
-        The event to charge, under replace-one adjacency.
+        Accounting event of the noisy release that a budget is charged, under replace-one adjacency.
 
     Examples
     --------
@@ -326,30 +427,33 @@ class Bound:
 def bounds(
     mechanism: PrivacyMap, distance: TableDistance, delta: float, *, label: str = ""
 ) -> tuple[Bound, ...]:
-    """Return every bound on the privacy loss after preprocessing, the best bound first.
+    """Return every finite bound on the privacy loss of a mechanism after preprocessing.
 
     Parameters
     ----------
     mechanism : PrivacyMap
-        The privacy map of the mechanism that ends the pipeline.
+        Bounds of the mechanism that ends the pipeline, as functions of the distance of two tables.
     distance : TableDistance
-        Distance of two neighbouring tables after preprocessing.
+        Public upper bound on the difference between neighbouring tables after preprocessing.
     delta : float
         The delta, in [0, 1). At 0 only pure DP counts.
     label : str, default ""
-        Public name for the events.
+        Public name for the accounting events.
 
     Returns
     -------
     tuple of Bound
-        *Direct*: replaced and moved rows at once, where the mechanism has such a bound.
-        *Theorem 2*: RDP and smooth RDP by the weak triangle inequality with optimised splits.
-        *Group privacy*: every moved row counts as replaced.
+        Public, with the smallest epsilon first. *Direct* bounds replaced and shifted rows at
+        once, where the mechanism has this bound. *Theorem 2* combines RDP and smooth RDP by the
+        weak triangle inequality with optimised splits. *Group privacy* counts every shifted row
+        as replaced.
 
     Raises
     ------
     UnprovenError
         If no bound is finite.
+    ParameterError
+        If delta is out of range.
 
     Examples
     --------

@@ -26,21 +26,49 @@ from missdp.words import warn_if_weak
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(Parameters):
-    """Base class of mechanisms that end a pipeline.
+    """Base class of the differentially private estimators that can end a preprocessing pipeline.
 
-    Adjacency is *replace-one*: the number of rows is public. An estimator never holds rows or
-    noise, and never charges a budget. A subclass states one `question` about rows, from public
-    facts. It turns the answer into released attributes (`keep`). A session charges, reads, and adds
-    the noise. ``noise_multiplier`` is the noise in units of the sensitivity to one replaced row. So
-    the guarantee for raw rows depends on it alone.
+    A subclass defines `question`, which returns a query about rows, and `keep`, which stores the
+    released answer. Both read public facts and released numbers alone. A session charges the
+    budget, reads the private rows, and adds the noise. The estimator never holds rows or noise.
 
-    An estimator that is fitted outside a pipeline assumes that no step was fitted on the same table
-    (condition `NotFittedOnThisTable`). `PricedPipeline` accounts for fitted steps.
+    Neighbouring tables differ by one replaced row (replace-one adjacency), so the number of rows is
+    public. A fit outside a `PricedPipeline` states the condition that no preprocessing was fitted
+    to the same table (`NotFittedOnThisTable`). A `PricedPipeline` accounts for preprocessing.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise scale divided by the sensitivity to one replaced row, from 1e-9 to 1e10. Without
+        preprocessing, the guarantee depends on it and on delta. For gradient steps, it also
+        depends on their number and sample size.
+    radius : float, default 1.0
+        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
+        are scaled down to this norm.
+    delta : float, default 1e-6
+        The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
+        counts, as of Laplace noise.
+    budget : Filter, Composition or None, default None
+        Privacy budget that `fit` charges before it computes anything. It must accept
+        replace-one adjacency. None: a budget for this release alone.
+    random_state : int or None, default None
+        None draws noise from a secure source. A seed is for tests, and the guarantee then
+        states it as a condition.
 
     Attributes
     ----------
     guarantee_ : Guarantee
-        After ``fit``: the guarantee of the released attributes.
+        The guarantee of the released attributes, under replace-one adjacency (one row is
+        replaced, and the number of rows is public). Outside a pipeline it states the condition
+        that no preprocessing was fitted to the same table. Public.
+    n_features_in_ : int
+        Number of columns. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid type or value. Some parameters are checked when they are
+        set, and the others by `fit`.
     """
 
     noise_multiplier: float
@@ -50,64 +78,104 @@ class PrivateEstimator(Parameters):
     random_state: int | None = None
 
     def question(self, domain: RowDomain) -> Question:
-        """Return the query about rows of ``domain``, from public facts only.
+        """Return the query of the estimator about rows with given public facts.
+
+        Subclasses define this method. It reads no private data.
 
         Parameters
         ----------
         domain : RowDomain
-            Public facts about the rows.
+            Public facts about the rows as they reach the estimator: their shape and the largest
+            row norm.
 
         Returns
         -------
         VectorQuery or GradientQuery
-            The query that a session answers.
+            Public. The query that a session answers.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter of the estimator is out of range.
+        NotImplementedError
+            If the subclass defines no query.
         """
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Set the released attributes.
+        """Store the noisy answer of the query as released attributes of the estimator.
+
+        Subclasses define this method. It is post-processing, so nothing is charged.
 
         Parameters
         ----------
         question : VectorQuery or GradientQuery
             The query of this estimator.
         answer : ndarray or callable
-            The noisy vector. For a `GradientQuery` it is a function that releases the next noisy
-            gradient at given coefficients. It raises an error after ``question.steps`` calls.
+            The released noisy vector. For a `GradientQuery` it is a function that releases the
+            next noisy gradient at given coefficients. It raises ParameterError after
+            ``question.steps`` calls.
+
+        Raises
+        ------
+        NotImplementedError
+            If the subclass does not define it.
         """
         raise NotImplementedError
 
     def check_target(self, y: ArrayLike | None, rows: int) -> None:
-        """Raise an error for a missing target or one of the wrong length, before any charge.
+        """Raise an error if the target does not suit the estimator, before any charge.
+
+        The base class accepts every target, for estimators without a target.
 
         Parameters
         ----------
         y : array_like or None
-            Private target. Only its length is read.
+            Private target. Only its length may be read.
         rows : int
             Public number of rows.
 
         Raises
         ------
         DataError
-            If the target is missing or has another length.
+            If a subclass needs a target and it is missing or has another length.
         """
         del y, rows
 
     def fit(self, X: Rows, y: ArrayLike | None = None) -> Self:
-        """Charge the budget, then release.
+        """Charge the privacy budget, and then release noisy estimates from private rows.
 
         Parameters
         ----------
-        X : array_like of shape (n, d), or Table
-            Rows are scaled down to norm ``radius``. A missing cell counts as 0.
-        y : array_like of shape (n,), optional
-            Target, for estimators that need one.
+        X : array_like of shape (n_rows, n_columns), or Table
+            Private rows. Rows with a Euclidean norm above ``radius`` are scaled down to it. A
+            missing cell counts as 0. A `Table` is read by `rows_of`. The shape is public.
+        y : array_like of shape (n_rows,), optional
+            Private target, for estimators that need one.
 
         Returns
         -------
         PrivateEstimator
-            The estimator itself, with released attributes.
+            The estimator itself, with released attributes and ``guarantee_``.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the release. Nothing is charged, and nothing is computed.
+        ParameterError
+            If a parameter is out of range, or the table has fewer than two rows. Nothing is
+            charged.
+        DataError
+            If the rows are not a two-dimensional table, or the target has another length.
+            Nothing is charged.
+        SchemaError
+            If an attribute of a `Table` is not applicable to some rows, or facts of its schema
+            are not declared public.
+        LedgerError
+            If the schema of a `Table` names a ledger and the budget is not a part of it.
+        UnprovenError
+            If the budget accounts for add-remove adjacency, or in a privacy measure without a bound
+            for the release. It is also raised if no bound is finite at ``delta``.
         """
         label = type(self).__name__
         # `release` checks it, too, but the shape of an array is not known before it is read.

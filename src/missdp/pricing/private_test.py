@@ -15,22 +15,26 @@ from missdp.session.noise import NoiseSource
 
 @dataclass(frozen=True)
 class TestPlan:
-    """A private test of a pipeline's conditions, with its price. Public.
+    """Plan of a private test of a pipeline's conditions, with its threshold, guarantee and charges.
+
+    `plan_test` returns it. The test adds Laplace noise to the distance to failure, a lower bound on
+    the row replacements before a condition fails. The estimator is released only if the noisy
+    distance exceeds the threshold. The plan is public and reads no data.
 
     Parameters
     ----------
     test_epsilon : float
-        Epsilon of the noisy distance to failure.
+        Epsilon that the noisy distance to failure costs.
     threshold : float
-        The test passes if the noisy distance exceeds this.
+        The test passes if the noisy distance exceeds this number of row replacements.
     failure_delta : float
         Bound on the chance of passing where the conditions fail, or fail after one replacement.
     guarantee : Guarantee
-        The guarantee of test and release together, for every table. It has no tested condition. Its
-        one event states the bound that `plan_test` proves.
+        The guarantee of test and release together, for every table. It has no tested condition.
+        Its one event states the bound that `plan_test` proves.
     charges : tuple of Event
-        The events that a budget is charged: release and test one by one. They cost a little more at
-        the same delta, and compose better with other releases.
+        The accounting events that a budget is charged: release first, then test. They cost a
+        little more at the pipeline's delta, and compose better with other releases.
 
     Examples
     --------

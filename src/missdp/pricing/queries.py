@@ -32,38 +32,56 @@ from missdp.session.noise import NoiseSource, SeededNoise
 from missdp.types import Floats
 
 NoiseKind = Literal["gaussian", "laplace"]
-"""The noise of a private estimator."""
+"""Distribution of the noise of a private estimator: Gaussian or Laplace."""
 Sample: TypeAlias = NDArray[np.int64] | None
 """The numbers of the rows that are read, or None for all rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorQuery:
-    """A vector computed from rows, with noise calibrated to the effect of one replaced row.
+    """Public query for a noisy vector computed from private rows whose number is public.
+
+    It states the function, its sensitivity and its noise. A session on `StandardisedRows` charges
+    the query and then releases the vector with noise. Noise is added to whole numbers: other
+    numbers are rounded to a fine public grid before. Use `mean` for the mean row. For another
+    function, the author proves the sensitivity.
 
     Parameters
     ----------
     domain : RowDomain
-        Public facts about the rows, enforced before the function sees them.
+        Public facts about the rows. They are enforced before the function reads the rows.
     function : callable
-        ``function(rows, *arguments)`` returns ``size`` finite numbers. The rows are read-only. The
-        function must depend on its arguments alone.
+        ``function(rows, *arguments)`` returns ``size`` finite numbers. The rows are private and
+        read-only. The function must depend on its arguments alone.
     size : int
-        Public number of entries of the vector.
+        Public number of entries of the vector, at least 1.
     sensitivity : Sensitivity
-        Sensitivity of the vector, which the author proves: in Euclidean norm for Gaussian noise, in
-        L1 norm for Laplace noise. `mean` knows its own.
+        Largest change of the vector between two tables: in Euclidean norm for Gaussian noise,
+        in L1 norm for Laplace noise.
     multiplier : float
-        Noise scale over ``sensitivity.replaced``, from 1e-9 to 1e10.
+        Noise scale divided by ``sensitivity.replaced``, from 1e-9 to 1e10.
     noise : {"gaussian", "laplace"}, default "gaussian"
+        Distribution of the noise on each entry.
     integer : bool, default False
         Whether the entries are whole numbers, which get discrete noise.
     arguments : tuple, default ()
         Public or released arrays, numbers and text for the function. They are copied.
     averages : bool, default False
-        Whether the function averages a term of each row in floating point. The norm of the terms is
-        at most ``rows * sensitivity.replaced / 2`` on average. Then the price includes rounding.
-        Otherwise the author's proof has to include it.
+        Whether the function averages a term of each row in floating point. The norm of the
+        terms is at most ``rows * sensitivity.replaced / 2`` on average. Then the price includes
+        rounding. Otherwise the author's proof has to include it.
+
+    Attributes
+    ----------
+    steps : int
+        Number of answers that one charge pays for, 1.
+    batch : None
+        None, because all rows are read.
+
+    Raises
+    ------
+    ParameterError
+        If the noise, the multiplier or the size is invalid.
 
     Examples
     --------
@@ -100,25 +118,30 @@ class VectorQuery:
     def mean(
         cls, domain: RowDomain, *, multiplier: float, noise: NoiseKind = "gaussian"
     ) -> VectorQuery:
-        """Return the query for the mean row.
+        """Return the public query for the noisy mean of each column.
 
-        One replaced row moves it by at most the diameter over n, since rows are scaled down to the
-        radius first. Rows that move change it by their mean movement. In L1 norm both are
-        multiplied by sqrt(d).
+        One replaced row moves the mean by at most the diameter of the domain over the number of
+        rows. Rows that preprocessing shifts move it by at most their mean shift. In L1 norm both
+        bounds are multiplied by the root of the number of columns.
 
         Parameters
         ----------
         domain : RowDomain
-            Public facts about the rows.
+            Public facts about the rows: their shape and the largest row norm.
         multiplier : float
-            Noise scale over sensitivity.
+            Noise scale divided by the sensitivity to one replaced row, from 1e-9 to 1e10.
         noise : {"gaussian", "laplace"}, default "gaussian"
-            The noise.
+            Distribution of the noise on each entry.
 
         Returns
         -------
         VectorQuery
-            A query with one entry per column.
+            A query with one entry for each column, in column order.
+
+        Raises
+        ------
+        ParameterError
+            If the noise or the multiplier is invalid.
         """
         n, spread = domain.rows, math.sqrt(domain.columns) if noise == "laplace" else 1.0
         unit = Sensitivity(
@@ -136,12 +159,24 @@ class VectorQuery:
 
     @property
     def scale(self) -> float:
-        """Scale of the noise on each entry."""
+        """Noise on each entry of the vector, in the units of the vector. Public.
+
+        Returns
+        -------
+        float
+            The standard deviation of Gaussian noise, or the scale parameter of Laplace noise.
+        """
         return self.multiplier * self.sensitivity.replaced
 
     @property
     def privacy_map(self) -> PrivacyMap:
-        """Bounds on the privacy loss of the noisy vector."""
+        """Public bounds on the privacy loss of the noisy vector, by the distance of two tables.
+
+        Returns
+        -------
+        PrivacyMap
+            It includes the rounding of the vector to a grid.
+        """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         if self.averages:
             slack += _sum_slack(self.domain.rows, self.multiplier)
@@ -150,17 +185,18 @@ class VectorQuery:
         return PrivacyMap.gaussian(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
 
     def noise_for(self, distance: TableDistance) -> VectorNoise:
-        """Return the noise of the answer, for neighbours at this distance where it reads.
+        """Return the noise mechanism of the vector, with its sensitivity after preprocessing.
 
         Parameters
         ----------
         distance : TableDistance
-            Distance of neighbouring tables as the query reads them.
+            Public upper bound on the difference between neighbouring tables where the query
+            reads them.
 
         Returns
         -------
         VectorNoise
-            With the sensitivity at this distance.
+            Public. The scale of the noise does not depend on the distance.
         """
         shift = self.sensitivity.largest_shift(distance)
         return VectorNoise(self.noise, self.scale, sensitivity=shift, integer=self.integer)
@@ -170,8 +206,8 @@ class VectorQuery:
 
         Parameters
         ----------
-        rows : ndarray, shape (n_rows, n_columns)
-            Private rows.
+        rows : ndarray of float, shape (n_rows, n_columns)
+            Private rows within the domain.
 
         Returns
         -------
@@ -181,7 +217,7 @@ class VectorQuery:
         Raises
         ------
         DataError
-            If the function fails, or returns another shape.
+            If the function fails, or does not return ``size`` finite numbers.
         """
         failed = DataError("the function of a query failed")  # its own error may quote a cell
         with replacing(Exception, by=failed):
@@ -213,16 +249,19 @@ def _check_multiplier(value: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """A convex loss of a linear model on bounded rows and coefficients, with its target.
+    """Convex loss of a linear model on rows and coefficients of bounded norm, for noisy gradients.
 
-    The loss of a row x depends on its score, theta'x, and its target. So its gradient is the slope
-    in the score, times x. `logistic` and `squared` know their constants.
+    The loss of a row x depends on its target and on its score, the product of coefficients theta
+    and row. So the gradient is the slope of the loss in the score, times x. `logistic` and
+    `squared` build losses with proven constants. For another loss, the author proves the constants.
 
     Parameters
     ----------
-    radius, coefficient_norm : float
-        Largest norm of a row, R, and of the coefficients, B, that the constants hold for. The row
-        includes ``constant``.
+    radius : float
+        Largest Euclidean norm R of a row that the constants hold for. The row includes
+        ``constant``.
+    coefficient_norm : float
+        Largest Euclidean norm B of the coefficients that the constants hold for.
     lipschitz : float
         Largest norm of one row's gradient.
     smoothness : float
@@ -230,15 +269,21 @@ class Loss:
     curvature : float
         Lipschitz constant of one row's gradient in the coefficients.
     slope : callable
-        ``slope(scores, target)``, the derivative in the score, row by row. It must depend on its
-        arguments alone.
+        ``slope(scores, target)`` returns the derivative of the loss in the score, one number
+        for each row. It must depend on its arguments alone.
     target_bound : float, default 1.0
         The target is read as numbers, clipped to this absolute value. Other entries count as 0.
     positive : tuple, default ()
-        If not empty, the target is read as labels instead: these count as 1, all others as -1.
+        If not empty, the target is read as labels instead: these labels count as 1, all others
+        as -1.
     constant : float, default 0.0
-        If above 0, a public number that is appended to every row: its coefficient makes an
+        If above 0, a public number that is appended to every row. Its coefficient makes an
         intercept.
+
+    Raises
+    ------
+    ParameterError
+        If a bound or constant is not a finite number above 0. ``constant`` may be 0.
 
     Examples
     --------
@@ -273,10 +318,34 @@ class Loss:
         positive: tuple[object, ...] = (1,),
         constant: float = 0.0,
     ) -> Loss:
-        """Return log(1 + exp(-y theta'x)), for labels that are read as -1 and 1.
+        """Return the loss of logistic regression, log(1 + exp(-y theta'x)), with proven constants.
 
-        ``radius`` bounds the norm R of x, the constant included. B is the coefficient norm.
+        Labels y are read as -1 and 1.
 
+        Parameters
+        ----------
+        radius : float
+            Largest Euclidean norm R of a row x, the constant included.
+        coefficient_norm : float
+            Largest Euclidean norm B of the coefficients theta.
+        positive : tuple, default (1,)
+            Labels that count as 1. All others count as -1.
+        constant : float, default 0.0
+            Public constant entry of every row, for an intercept. 0 for no intercept.
+
+        Returns
+        -------
+        Loss
+            Public.
+
+        Raises
+        ------
+        ParameterError
+            If ``radius`` or ``coefficient_norm`` is not finite and above 0, or ``constant`` is
+            negative.
+
+        Notes
+        -----
         Let t = y theta'x in [-RB, RB] and s = 1 / (1 + e^t) <= S = 1 / (1 + e^(-RB)). The gradient
         is -y s x, with norm at most S R. Its derivative in x is -y s I + s (1 - s) x theta'. The
         norm of this derivative is at most s + s (1 - s) R B, maximised over s in [0, S]. Its
@@ -286,22 +355,6 @@ class Loss:
         |z|^2 plus c^2. All of the above holds for x. If z moves by dz, x moves by (dz, 0), which is
         as long. The constant never moves. So the derivative in z is a part of the derivative in x,
         and has no larger norm. The intercept is c times the last coefficient.
-
-        Parameters
-        ----------
-        radius : float
-            Largest norm of a row, the constant included.
-        coefficient_norm : float
-            Largest norm of the coefficients.
-        positive : tuple, default (1,)
-            Labels that count as 1.
-        constant : float, default 0.0
-            Public constant of every row, for an intercept.
-
-        Returns
-        -------
-        Loss
-            The loss with its constants.
         """
         a = radius * coefficient_norm
         require(a > 0, "radius and coefficient_norm must be finite and above 0")
@@ -320,24 +373,31 @@ class Loss:
 
     @classmethod
     def squared(cls, *, radius: float, coefficient_norm: float, target_bound: float) -> Loss:
-        """Return (theta'x - y)^2 / 2, for targets in [-Y, Y].
-
-        The gradient (theta'x - y) x has norm at most R (R B + Y). Its derivative in x, (theta'x -
-        y) I + x theta', has norm at most 2 R B + Y. Its derivative in theta has norm at most R^2.
+        """Return the loss of least-squares regression, (theta'x - y)^2 / 2, with proven constants.
 
         Parameters
         ----------
         radius : float
-            Largest norm of a row.
+            Largest Euclidean norm R of a row x.
         coefficient_norm : float
-            Largest norm of the coefficients.
+            Largest Euclidean norm B of the coefficients theta.
         target_bound : float
-            Largest absolute value Y of a target.
+            Largest absolute value Y of a target y. Targets are clipped to it.
 
         Returns
         -------
         Loss
-            The loss with its constants.
+            Public.
+
+        Raises
+        ------
+        ParameterError
+            If a bound is not finite and above 0.
+
+        Notes
+        -----
+        The gradient (theta'x - y) x has norm at most R (R B + Y). Its derivative in x, (theta'x -
+        y) I + x theta', has norm at most 2 R B + Y. Its derivative in theta has norm at most R^2.
         """
         a = radius * coefficient_norm
         return cls(
@@ -351,7 +411,10 @@ class Loss:
         )
 
     def read(self, y: Any) -> Floats:
-        """Return the target as numbers, each entry by itself.
+        """Return a private target as numbers, each entry by itself.
+
+        Labels become 1 or -1. Numbers are clipped to ``target_bound``, and entries that are not
+        numbers become 0.
 
         Parameters
         ----------
@@ -360,18 +423,32 @@ class Loss:
 
         Returns
         -------
-        ndarray, shape (n_rows,)
-            Private numbers.
+        ndarray of float, shape (n_rows,)
+            Private numbers, in the order of the rows.
         """
         if not self.positive:
             return _bounded_numbers(y, self.target_bound)
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
 
     def exact(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
-        """Return the private mean gradient of a sample of rows (None: of all) as a function.
+        """Return a function that computes the private mean gradient of the loss without noise.
 
-        The argument of the function is the coefficients. The gradient of each row is scaled down to
-        ``lipschitz``.
+        The gradient of each row is scaled down to the norm ``lipschitz``.
+
+        Parameters
+        ----------
+        rows : ndarray of float, shape (n_rows, n_columns)
+            Private rows.
+        target : ndarray of float, shape (n_rows,)
+            Private target, as `read` returns it.
+
+        Returns
+        -------
+        callable
+            Function of the coefficients, shape (n_coefficients,), and of the numbers of the
+            sampled rows. None in place of the numbers stands for all rows. It returns a private
+            array of shape (n_coefficients,). It raises DataError if the slope of the loss
+            fails.
         """
         if self.constant:
             rows = np.column_stack([rows, np.full(len(rows), self.constant)])
@@ -419,18 +496,29 @@ def _among(label: Any, labels: tuple[object, ...]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientQuery:
-    """Noisy mean gradients of a linear model, ``steps`` of them, at points that the caller chooses.
+    """Public query for noisy mean gradients of a linear model, at points that the caller chooses.
+
+    A session on `StandardisedRows` charges all steps at once. It then releases one noisy gradient
+    for each step, with Gaussian noise. Private regressions use it for noisy gradient descent.
 
     Parameters
     ----------
     domain : RowDomain
+        Public facts about the rows. They are enforced before the loss reads the rows.
     loss : Loss
-        Its constants must hold for rows of the domain's radius.
+        Loss of the model. Its constants must hold for rows of the domain's radius.
     multiplier : float
-        Standard deviation of the noise over 2 L / (rows read), the sensitivity of one step.
+        Standard deviation of the noise divided by the sensitivity of one step, from 1e-9 to
+        1e10. The sensitivity is twice ``loss.lipschitz`` over the number of rows read.
     steps : int
+        Number of gradients, at least 1.
     batch : int or None, default None
-        Rows of a step, a fresh secret sample without replacement. None: all rows.
+        Number of rows of a step, a fresh secret sample without replacement. None: all rows.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range, or the loss does not hold for the radius of the rows.
 
     Examples
     --------
@@ -457,20 +545,26 @@ class GradientQuery:
 
     @property
     def size(self) -> int:
-        """Number of coefficients: one for each column, and one for the constant if there is one."""
-        return self.domain.columns + bool(self.loss.constant)
-
-    def point(self, at: ArrayLike) -> Floats:
-        """Return a copy of coefficients, or raise if they lie outside the ball of the loss.
-
-        Parameters
-        ----------
-        at : array_like, shape (size,)
-            Coefficients.
+        """Public number of coefficients: one for each column, and one more for an intercept.
 
         Returns
         -------
-        ndarray, shape (size,)
+        int
+            At least 1. The coefficient of the intercept is the last.
+        """
+        return self.domain.columns + bool(self.loss.constant)
+
+    def point(self, at: ArrayLike) -> Floats:
+        """Return a copy of the coefficients for a gradient, after a check of their norm.
+
+        Parameters
+        ----------
+        at : array_like of float, shape (size,)
+            Public or released coefficients.
+
+        Returns
+        -------
+        ndarray of float, shape (size,)
             A copy.
 
         Raises
@@ -496,16 +590,28 @@ class GradientQuery:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise on each coordinate of a mean gradient."""
+        """Standard deviation of the noise on each coordinate of a mean gradient. Public.
+
+        Returns
+        -------
+        float
+            In the units of the gradient, above 0.
+        """
         return self.multiplier * self._unit.replaced
 
     @property
     def privacy_map(self) -> PrivacyMap:
-        """Bounds on the privacy loss of all steps together.
+        """Public bounds on the privacy loss of all noisy gradients, by the distance of two tables.
 
-        A replaced row moves the mean gradient of all rows by at most 2 L / n at every coefficient
-        vector. Rows that move change it by mu tau / n. The iterates are post-processing, and the
-        steps compose adaptively.
+        Let L be the largest norm of a row's gradient, mu the smoothness of the loss and tau the
+        summed shift of rows. A replaced row moves the mean gradient of all n rows by at most 2 L /
+        n at every coefficient vector. Shifted rows change it by mu tau / n. The iterates are
+        post-processing, and the steps compose adaptively.
+
+        Returns
+        -------
+        PrivacyMap
+            It covers all steps together, and includes rounding.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         slack += _sum_slack(self._read, self.multiplier)
@@ -516,19 +622,20 @@ class GradientQuery:
         return PrivacyMap.subsampled(lipschitz=L, smoothness=mu, rows=n, batch=self.batch, **noise)
 
     def noise_for(self, distance: TableDistance) -> VectorNoise:
-        """Return the noise of one step, for neighbours at this distance where it reads.
+        """Return the noise mechanism of one gradient, with its sensitivity after preprocessing.
 
-        Its sensitivity is for one and the same sample of rows.
+        The sensitivity is for one and the same sample of rows.
 
         Parameters
         ----------
         distance : TableDistance
-            Distance of neighbouring tables as the query reads them.
+            Public upper bound on the difference between neighbouring tables where the query
+            reads them.
 
         Returns
         -------
         VectorNoise
-            With the sensitivity at this distance.
+            Public. The scale of the noise does not depend on the distance.
         """
         n, unit = self._read, self._unit
         replaced, shifted = min(distance.replaced, n), min(distance.shifted_rows, n)
@@ -536,21 +643,27 @@ class GradientQuery:
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
     def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:
-        """Return the private mean gradient without noise, as a function of the coefficients.
-
-        With a ``batch`` its value is a function of the sample of rows.
+        """Return a function that computes the private mean gradient without noise.
 
         Parameters
         ----------
-        rows : ndarray, shape (n_rows, n_columns)
-            Private rows.
+        rows : ndarray of float, shape (n_rows, n_columns)
+            Private rows within the domain.
         target : array_like, shape (n_rows,)
             Private target.
 
         Returns
         -------
         callable
-            A private function of coefficients.
+            Private function of coefficients of shape (size,). It returns the mean gradient,
+            shape (size,), over all rows. With a ``batch``, it returns a function of the numbers
+            of the sampled rows. It raises ParameterError for coefficients outside the ball of
+            the loss, and DataError if the loss fails.
+
+        Raises
+        ------
+        DataError
+            If the target cannot be read.
         """
         with replacing(Exception, by=DataError("the target cannot be read")):
             numbers = self.loss.read(target)

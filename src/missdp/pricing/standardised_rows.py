@@ -29,22 +29,48 @@ from missdp.types import Floats
 
 
 class StandardisedRows:
-    """Private rows of public number, with a target, and the questions that are proven for them.
+    """Private rows whose number is public, with a target and a preprocessing chain, for a session.
 
-    Use them in a ``with`` block: at its end the rows are forgotten, for everything that was handed
-    out too.
+    A session on these rows charges a budget and releases noisy answers to `VectorQuery` and
+    `GradientQuery`. This object computes exact answers, which stay private, and releases nothing.
+    Use it in a ``with`` block: at its end the rows are forgotten. It cannot be copied or pickled.
+    `open_session` makes a session.
 
     Parameters
     ----------
-    values : Rows
-        Private rows. Only a finite number counts as observed. A table with an attribute that is
-        not applicable to all rows, or of another shape than the declared one, raises an error.
+    values : array_like of shape (n_rows, n_columns), or Table
+        Private rows. Only a finite number counts as observed.
     facts : StandardisedFacts
-        Public facts, the steps among them.
-    target : array_like, optional
-        Private. It is not preprocessed.
+        Public facts about the rows, with the preprocessing steps.
+    target : array_like of shape (n_rows,), optional
+        Private target. It is not preprocessed.
     test : TestPlan, optional
-        If given, every answer is preceded by this test of the steps' conditions.
+        If given, a private test of the steps' conditions precedes the answers.
+
+    Attributes
+    ----------
+    adjacency : {"replace-one"}
+        Neighbouring relation of all guarantees: one row is replaced, and the number of rows is
+        public.
+
+    Raises
+    ------
+    DataError
+        If the table has another shape than declared.
+    SchemaError
+        If an attribute of a `Table` is not applicable to some rows, or facts of its schema are
+        not declared public.
+    ParameterError
+        If ``test`` is not exactly a `TestPlan`.
+
+    Examples
+    --------
+    >>> from missdp.pricing import RowDomain
+    >>> domain = RowDomain(rows=100, columns=1)
+    >>> facts = StandardisedFacts(raw=domain, label="mean", delta=1e-6)
+    >>> with StandardisedRows([[0.5]] * 100, facts) as rows:
+    ...     round(rows.price(VectorQuery.mean(domain, multiplier=5.0)).epsilon, 3)
+    0.9
     """
 
     adjacency: ClassVar[Adjacency] = "replace-one"
@@ -70,23 +96,44 @@ class StandardisedRows:
 
     @property
     def facts(self) -> StandardisedFacts:
-        """Public facts about the rows."""
+        """Public facts about the private rows and their preprocessing.
+
+        Returns
+        -------
+        StandardisedFacts
+            As they were given. No private value is in them.
+        """
         return self._facts
 
     @property
     def ledger(self) -> str:
-        """The budget in a ledger that must pay for every read. Empty without a ledger."""
+        """Public name of the ledger budget that must pay for every answer, or an empty text.
+
+        Returns
+        -------
+        str
+            The name in the schema of a `Table`. Empty for an array, or without a ledger.
+        """
         return ledger_of(self._values)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Conditions of every answer, without those on the table if these are tested."""
+        """Public conditions of the guarantee of every answer, without the tested conditions.
+
+        Returns
+        -------
+        tuple of Condition
+            They are stated with the guarantee. A private test replaces conditions on the table
+            if there is one.
+        """
         return self._facts.conditions(tested=self._test is not None)
 
     # Queries
 
     def price(self, question: Question) -> Bound:
-        """Return the best bound on the privacy loss of an answer: its event is charged.
+        """Return the best bound on the privacy loss of a noisy answer to a query.
+
+        The accounting event of this bound is charged for the answer.
 
         Parameters
         ----------
@@ -96,7 +143,14 @@ class StandardisedRows:
         Returns
         -------
         Bound
-            Public.
+            Public, at the delta of ``facts``.
+
+        Raises
+        ------
+        ParameterError
+            If the query is about rows of another domain.
+        UnprovenError
+            If no bound is finite.
         """
         priced = self._priced  # read once, since another thread may replace it
         if priced is None or priced[0] is not question:
@@ -104,7 +158,7 @@ class StandardisedRows:
         return priced[1]
 
     def charges(self, question: Question) -> tuple[Event, ...]:
-        """Return all that a budget is charged, the event of the answer first.
+        """Return all accounting events that a budget is charged for an answer to a query.
 
         Parameters
         ----------
@@ -114,12 +168,20 @@ class StandardisedRows:
         Returns
         -------
         tuple of Event
-            Public.
+            Public. The event of the answer comes first, then the event of a private test if
+            there is one.
+
+        Raises
+        ------
+        ParameterError
+            If the query is about rows of another domain.
+        UnprovenError
+            If no bound is finite.
         """
         return (self.price(question).event,) if self._test is None else self._test.charges
 
     def guarantee(self, question: Question) -> Guarantee:
-        """Return the public guarantee of an answer with secure noise.
+        """Return the privacy guarantee of an answer to a query with secure noise.
 
         Parameters
         ----------
@@ -129,29 +191,45 @@ class StandardisedRows:
         Returns
         -------
         Guarantee
-            At the delta of the facts.
+            Public, at the delta of ``facts``. With a private test it covers test and answer
+            together.
+
+        Raises
+        ------
+        ParameterError
+            If the query is about rows of another domain.
+        UnprovenError
+            If no bound is finite.
         """
         if self._test is not None:
             return self._test.guarantee
         return self._facts.guarantee(self.price(question).event)
 
     def plan(self, query: Any, mechanism: Any = None) -> Release:
-        """Return the release of a query with its price, from public facts alone.
+        """Return the price, noise and computation of an answer to a query, before any charge.
 
-        A query states its own noise, so ``mechanism`` is None. With a test the answer is None if
-        the test does not pass. Events of test and answer are charged together.
+        Public facts alone decide it. With a private test, the answer is None if the test does not
+        pass. Accounting events of test and answer are charged together.
 
         Parameters
         ----------
         query : VectorQuery or GradientQuery
-            A query of these rows.
+            A query of these rows. Subclasses are not accepted.
         mechanism : None
-            A query states its own noise.
+            None, because a query states its own noise.
 
         Returns
         -------
         Release
-            Price and noise are public. ``exact`` computes private numbers.
+            Its events and noise are public. Its function ``exact`` computes private numbers.
+
+        Raises
+        ------
+        ParameterError
+            If the query has another type or domain, ``mechanism`` is not None, or the test was
+            planned for another query.
+        UnprovenError
+            If no bound is finite.
         """
         self._check(query, mechanism)
         event, *additional_charges = self.charges(query)
@@ -179,12 +257,31 @@ class StandardisedRows:
         require(same, "the test was planned for another question")
 
     def changed(self, change: Any, rng: Any) -> NoReturn:
-        """Raise an error: the steps that rows pass are public facts, and are priced."""
+        """Raise an error, because preprocessing is declared and priced before a session opens.
+
+        Parameters
+        ----------
+        change : object
+            Ignored.
+        rng : object
+            Ignored.
+
+        Raises
+        ------
+        ParameterError
+            Always.
+        """
         del change, rng
         raise ParameterError("standardised rows are not changed. Add a step to their chain instead")
 
     def expect(self, queries: Iterable[Any]) -> None:
-        """Note nothing: rows are prepared once, for all queries."""
+        """Ignore an announcement of queries, because the rows are prepared once for all queries.
+
+        Parameters
+        ----------
+        queries : iterable
+            Ignored.
+        """
 
     # Private results computed from the rows
 
@@ -227,7 +324,10 @@ class StandardisedRows:
     # The end
 
     def close(self) -> None:
-        """Forget the rows."""
+        """Forget the private rows and all private results computed from them.
+
+        Later answers raise `ParameterError`. The end of a ``with`` block calls it.
+        """
         self._open = False
         self._values = self._target = None
         self._made.clear()
@@ -265,24 +365,46 @@ def open_session(
     budget: Filter | Composition | None,
     noise: NoiseSource,
 ) -> Session:
-    """Return a session on standardised rows, with all conditions that its answers rest on.
+    """Return a session that charges a budget and answers a query about private rows with noise.
 
     Parameters
     ----------
     rows : StandardisedRows
-        Private.
+        Private rows with their preprocessing.
     question : VectorQuery or GradientQuery
-        The question that will be asked.
+        The query that will be answered.
     budget : Filter, Composition or None
-        Charged before anything is computed. None: a budget that one answer to this question uses
-        up.
+        Budget that is charged before anything is computed. None: a budget that one answer to
+        this query uses up.
     noise : NoiseSource
-        Draws samples and noise.
+        Source of random samples and noise.
 
     Returns
     -------
     Session
-        It answers questions by ``measure`` and ``iterate``.
+        It answers a `VectorQuery` by ``measure`` and a `GradientQuery` by ``iterate``. Its
+        guarantee states the conditions of the rows.
+
+    Raises
+    ------
+    ParameterError
+        If the query is about rows of another domain.
+    UnprovenError
+        If no bound is finite, or the budget accounts for add-remove adjacency.
+    LedgerError
+        If the schema of the rows names a ledger and the budget is not a part of it.
+
+    Examples
+    --------
+    >>> from missdp.pricing import RowDomain
+    >>> domain = RowDomain(rows=100, columns=1)
+    >>> query = VectorQuery.mean(domain, multiplier=5.0)
+    >>> facts = StandardisedFacts(raw=domain, label="mean", delta=1e-6)
+    >>> with StandardisedRows([[0.5]] * 100, facts) as rows:
+    ...     noise = NoiseSource.from_seed(0)
+    ...     answer = open_session(rows, query, budget=None, noise=noise).measure(query)
+    >>> round(float(answer.value[0]), 1)
+    0.5
     """
     if budget is None:
         budget = budget_for(rows.charges(question), rows.facts.delta)

@@ -36,12 +36,17 @@ except ImportError:
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class StepCondition(Condition, abstract=True):
-    """A condition of a stability map on every table.
+    """Base class of conditions under which the proven bound of a preprocessing step holds.
+
+    A condition is a public sentence with numbers. It is stated with the guarantee and is not
+    checked against the private table. Propose-test-release (`propose_test_release`) replaces some
+    conditions by a private test.
 
     Attributes
     ----------
     about_rows : bool
-        Class attribute: whether it is about the table, so that a private test can stand in for it.
+        Class attribute. True if the condition is about the private table, so that a private
+        test can replace it. False if it is about the circumstances of the release.
 
     Examples
     --------
@@ -132,11 +137,28 @@ RowFunction: TypeAlias = Callable[[Floats], Floats]
 
 
 class Response(NamedTuple):
-    """Largest movement of rows after a step, when other rows of the table change.
+    """Public bound on the difference of output rows when a step is fitted on two different tables.
 
-    A step that is fitted on two tables maps a row x by f, and its counterpart x' by f'. Then |f(x)
-    - f'(x')| <= lipschitz |x - x'| + shift. The shift is 0 for all rows but ``shifted_rows``. No
-    two output rows are farther apart than ``diameter``.
+    The fitted step maps a row x to f(x). If it is fitted on a neighbouring table, it maps the
+    corresponding row x' to f'(x'). For Euclidean norms, |f(x) - f'(x')| <= lipschitz |x - x'| +
+    shift. `StableTransformer.response` returns this bound.
+
+    Attributes
+    ----------
+    lipschitz : float, default 1.0
+        Factor by which the step can stretch the distance between two rows.
+    shift : float, default 0.0
+        Largest Euclidean distance that fitting on the other table adds, in the units of the
+        output columns.
+    shifted_rows : int, default 0
+        Number of rows to which ``shift`` applies. For all other rows the shift is 0.
+    diameter : float, default infinity
+        Largest Euclidean distance between any two output rows.
+
+    Examples
+    --------
+    >>> Response(shift=0.1, shifted_rows=5).lipschitz
+    1.0
     """
 
     lipschitz: float = 1.0
@@ -146,22 +168,38 @@ class Response(NamedTuple):
 
 
 class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
-    """Base class of steps: row functions fitted on a table, with a proven bound on neighbours.
+    """Base class of preprocessing steps with a proven bound on their effect on neighbouring tables.
 
-    A step is fitted without noise, so the fitted step is as private as the table. It is kept
-    out of the object's public attributes, its repr and its pickle, and the *transformed table is
-    private too*. Only a private mechanism at the end of the pipeline makes an output, whose
-    guarantee `missdp.pricing.price` computes from `stability`.
+    A step is fitted on a private table without noise, and then maps each row to a row. Two
+    neighbouring tables differ in one replaced row. The bound limits how far the other rows of the
+    transformed tables differ (`stability`). Use steps in a `PricedPipeline`, whose guarantee
+    accounts for them. Only the private estimator at the end of the pipeline releases an output.
 
-    Subclasses are dataclasses of their parameters (keyword-only, compared by identity). They
-    implement ``_learn``, which returns the row function that a table leads to, and state public
-    facts: `response`, `radius_after` and `assumed`. Conditions are never checked against the
-    table (failing would reveal something): a fit raises for no table of its declared shape and
-    domain. Propose-test-release checks conditions privately, with `distance_to_failure`.
+    The fitted step is private, and so is the transformed table. The fitted function is not a public
+    attribute, and it is not in the repr or in the pickle of the step.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        After `fit`: number of columns of the fitted table. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range. It is checked whenever it is set.
 
     Notes
     -----
-    After Hu, Sanyal & Schölkopf 2024, §4.1.
+    A subclass is a dataclass of its parameters (keyword-only, compared by identity). It defines
+    ``_learn``, which returns the private row function that is fitted to a table. It also defines
+    `response`, `radius_after` and `assumed`, which read public facts alone. `assumed` returns the
+    conditions of the bound. Conditions are not checked against the table, because an error would
+    reveal something about it. So a fit raises no error for any complete table of the declared shape
+    and domain. Propose-test-release checks conditions privately, by `distance_to_failure`.
+
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), §4.1.
     """
 
     _needs_complete: ClassVar[bool] = True
@@ -173,27 +211,31 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     _continuous: ClassVar[bool] = True
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return a bound on the distance of the transformed tables.
+        """Return a bound on the difference of two tables after the preprocessing step.
 
-        The two tables are in ``domain``, satisfy `conditions`, and are at most ``distance`` apart.
-        Raises `UnprovenError` if no bound is proven.
+        The bound holds if both tables are in ``domain``, satisfy `conditions`, and differ by at
+        most ``distance``.
 
         Parameters
         ----------
         distance : TableDistance
-            Distance of the tables that reach the step.
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
         domain : RowDomain
-            Public facts about these tables.
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
 
         Returns
         -------
         TableDistance
-            Distance of the tables after the step.
+            Public upper bound on the difference of the two transformed tables.
 
         Raises
         ------
         UnprovenError
-            If no bound is proven.
+            If no bound is proven for these tables.
+        ParameterError
+            If the step does not accept tables of this domain.
         """
         if self._fills and domain.complete:
             return distance
@@ -208,41 +250,57 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
-        """Return the movement of the rows of two tables at ``distance``.
+        """Return a bound on the Euclidean distance of output rows between two fitted tables.
+
+        Subclasses define this method, unless each output row depends on its own input row alone.
 
         Parameters
         ----------
         distance : TableDistance
-            Distance of the tables that reach the step.
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
         domain : RowDomain
-            Public facts about these tables.
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
 
         Returns
         -------
         Response
-            The bound of a subclass.
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound is proven for these tables.
+        ParameterError
+            If the step does not accept tables of this domain.
+        NotImplementedError
+            If the subclass defines no bound.
         """
         if self._each_by_itself:
             return Response()
         raise NotImplementedError
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return public facts about the transformed table, or raise if the step cannot take it.
+        """Return public facts about the table that a preprocessing step returns.
 
         Parameters
         ----------
         domain : RowDomain
-            Public facts about the tables that reach the step.
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
 
         Returns
         -------
         RowDomain
-            Public.
+            Public facts about the transformed table.
 
         Raises
         ------
         ParameterError
-            If the step cannot take such tables.
+            If the step needs complete rows and cells may be missing. Other facts that the step
+            does not accept raise the error, too.
         """
         if self._fills and domain.complete:
             return domain
@@ -252,47 +310,74 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return replace(domain, radius=self.radius_after(domain), complete=complete)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return a bound on the norm of a transformed row.
+        """Return a bound on the Euclidean norm of a row after the preprocessing step.
 
         Parameters
         ----------
         domain : RowDomain
-            Public facts about the tables that reach the step.
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
 
         Returns
         -------
         float
-            A Euclidean norm.
+            Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+
+        Raises
+        ------
+        ParameterError
+            If the step does not accept tables of this domain.
         """
         return domain.radius
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions of `stability` on both tables.
+        """Return the conditions of the guarantee that a preprocessing step adds.
+
+        Both neighbouring tables must satisfy them.
 
         Parameters
         ----------
         domain : RowDomain
-            Public facts about the tables that reach the step.
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
 
         Returns
         -------
         tuple of Condition
-            Empty if the step changes nothing.
+            Public. Empty for an imputation of complete rows, which changes nothing. The
+            conditions are stated with the guarantee and are not checked against the table.
+
+        Raises
+        ------
+        ParameterError
+            If the step does not accept tables of this domain.
         """
         return () if self._fills and domain.complete else self.assumed(domain)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the conditions where the step does anything.
+        """Return the conditions of the guarantee that a step adds where it changes rows.
+
+        Subclasses define this method, unless each output row depends on its own input row alone.
+        `conditions` calls it.
 
         Parameters
         ----------
         domain : RowDomain
-            Public facts about the tables that reach the step.
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
 
         Returns
         -------
         tuple of Condition
-            The conditions of a subclass.
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+
+        Raises
+        ------
+        ParameterError
+            If the step does not accept tables of this domain.
+        NotImplementedError
+            If the subclass defines no conditions.
         """
         if self._each_by_itself:
             return ()
@@ -301,24 +386,31 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a private lower bound on the row replacements before `conditions` fail.
+        """Return a lower bound on the row replacements before the conditions of a step fail.
 
-        It changes by at most 1 between tables at distance ``incoming``, and is 0 where the
-        conditions fail. Raises `UnprovenError` if no such bound is known.
+        The number is 0 where a condition fails. It changes by at most 1 between two tables that
+        differ by at most ``incoming``. It is private: propose-test-release adds noise to it.
 
         Parameters
         ----------
-        values : ndarray, shape (n_rows, n_columns)
+        values : ndarray of float, shape (n_rows, n_columns)
             Private rows that reach the step.
         incoming : TableDistance
-            Distance of the tables that reach the step.
+            Public upper bound on the difference between two neighbouring tables where they
+            reach the step.
         domain : RowDomain
-            Public facts about these tables.
+            Public facts about these tables: their shape, the largest row norm, and whether
+            cells may be missing.
 
         Returns
         -------
         float
-            A number of row replacements. Private.
+            A number of row replacements, at least 0. Private.
+
+        Raises
+        ------
+        UnprovenError
+            If the step has conditions on the table and no lower bound is known.
         """
         del values, incoming
         if not any(getattr(c, "about_rows", True) for c in self.conditions(domain)):
@@ -329,29 +421,35 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         )
 
     def fit(self, X: Rows, y: object = None) -> Self:  # noqa: ARG002
-        """Learn the row function from a private table.
+        """Fit the preprocessing step to a private table, without noise.
+
+        Nothing is charged, because a step on its own releases nothing. The fitted step is private.
 
         Parameters
         ----------
-        X : array_like of shape (n, d), or Table
-            A cell that is not a finite number is missing.
-        y : ignored
+        X : array_like of shape (n_rows, n_columns), or Table
+            Private rows. A cell that is not a finite number is missing. A `Table` is read by
+            `rows_of`.
+        y : object, optional
+            Ignored.
 
         Returns
         -------
         StableTransformer
-            The step itself.
+            The step itself. Private.
 
         Raises
         ------
         ParameterError
-            If a parameter is out of range. Only public facts are checked.
+            If a parameter does not fit the public shape of the table.
         DataError
-            If the input is not a table with a row, or has missing cells although the step takes
-            complete rows. A `PricedPipeline` fills them before, and a step on its own releases
-            nothing.
+            If the input is not a table with at least one row and one column. Missing cells
+            raise the error, too, if the step needs complete rows. A `PricedPipeline` fills
+            missing cells before.
         SchemaError
-            If the step fills a table with an attribute that is not applicable to some rows.
+            If the step fills missing cells of a `Table` with an attribute that is not
+            applicable to some rows. A schema with facts that are not declared public raises the
+            error, too.
         """
         table = self._checked(X)
         self.n_features_in_ = table.shape[1]
@@ -359,22 +457,25 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return self
 
     def transform(self, X: Rows) -> Floats:
-        """Apply the fitted row function to the rows of a table. The result is private.
+        """Apply the fitted preprocessing step to the rows of a table.
 
         Parameters
         ----------
-        X : array_like, shape (n_rows, n_columns), or Table
-            Private rows.
+        X : array_like of shape (n_rows, n_columns), or Table
+            Private rows, with the columns of the fitted table in their order.
 
         Returns
         -------
-        ndarray, shape (n_rows, n_output_columns)
-            Private rows.
+        ndarray of float, shape (n_rows, n_output_columns)
+            Private rows, in the order of ``X``.
 
         Raises
         ------
+        NotFittedError
+            If the step is not fitted.
         DataError
-            If the table has another number of columns than the fitted table.
+            If the table has another number of columns than the fitted table, or no row. Missing
+            cells raise the error, too, if the step needs complete rows.
         """
         columns, table = self.n_features_in_, self._checked(X)
         if table.shape[1] != columns:
@@ -382,7 +483,24 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return np.asarray(self._private(table))
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the names of the output columns, from public facts only."""
+        """Return the names of the columns that a fitted preprocessing step returns.
+
+        Parameters
+        ----------
+        input_features : array_like of str, shape (n_columns,), optional
+            Names of the columns of the fitted table. They are kept if the step keeps the number
+            of columns.
+
+        Returns
+        -------
+        ndarray of object, shape (n_output_columns,)
+            Public names in column order, otherwise ``x0``, ``x1`` and so on.
+
+        Raises
+        ------
+        NotFittedError
+            If the step is not fitted.
+        """
         before = RowDomain(rows=2, columns=self.n_features_in_)
         columns = self.output_domain(before).columns
         if input_features is not None and columns == before.columns:
@@ -414,17 +532,26 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowClipper(StableTransformer):
-    """Scale every row down to a declared norm.
+    """Preprocessing step that scales long rows down to a declared Euclidean norm.
+
+    Use it before steps whose bounds grow with the norm of a row. Each row is mapped by itself, so
+    the step adds nothing to the price of a pipeline and needs no condition.
 
     Parameters
     ----------
     radius : float, default 1.0
-        Largest Euclidean norm of a row's observed part. Public, not read from the data.
+        Largest Euclidean norm of the observed cells of a row, at least 1e-100. Public. It is
+        not read from the data. The unit is that of the columns.
+
+    Raises
+    ------
+    ParameterError
+        If the radius is out of range.
 
     Notes
     -----
-    Stability: distances do not grow, since the projection on a ball is 1-Lipschitz and each row
-    is mapped on its own. No condition.
+    Missing cells stay missing. The projection on a ball is 1-Lipschitz, so distances between rows
+    do not grow.
 
     Examples
     --------
@@ -438,7 +565,20 @@ class RowClipper(StableTransformer):
     _needs_complete, _each_by_itself = False, True
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the smaller radius."""
+        """Return the bound on a row's Euclidean norm after clipping.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        float
+            The smaller of the domain's radius and the parameter ``radius``, in the units of the
+            columns. Public.
+        """
         return min(domain.radius, self.radius)
 
     def _learn(self, table: Floats) -> RowFunction:

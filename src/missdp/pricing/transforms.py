@@ -28,30 +28,41 @@ from missdp.types import Floats, Ints
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StandardScaler(StableTransformer):
-    """Subtract each column's mean and divide by its standard deviation (divisor n).
+    """Preprocessing step that subtracts each column's mean and divides by its standard deviation.
+
+    Means and standard deviations (divisor n) are computed without noise from the private table, and
+    the price of the pipeline accounts for them. Scaling by declared bounds costs nothing.
 
     Parameters
     ----------
     min_std : float
-        Lower bound s on the standard deviation of every column.
+        Lower bound on the standard deviation of every column, at least 1e-100, in the units of
+        the columns.
     below : {"assume", "floor"}, default "assume"
-        The meaning of ``min_std``. ``"assume"``: a condition of the guarantee. With ``"floor"``
-        there is no condition: smaller standard deviations are raised to it. Then the bound holds
-        for every table, with a slightly larger constant.
+        Meaning of ``min_std``. With ``"assume"``, it is a condition of the guarantee, which is
+        stated and is not checked against the table. With ``"floor"``, smaller standard
+        deviations are raised to it, so that no condition is needed. The bound is then slightly
+        larger.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Write R for the radius, h for replaced rows and tau for the summed movement. Means differ by at
-    most (2 R h + tau) / n in norm. For one column, v' - v is at most the mean change of (x - mu)^2,
-    because subtracting (mu' - mu)^2 only lowers it. This also holds with the tables exchanged. Each
-    replaced row contributes at most w^2, and each moved row 2 w d. So |v - v'| <= (h w^2 + 2 w tau)
-    / n, where w bounds |x_j - mu_j|. With |1/sigma - 1/sigma'| <= |v - v'| / (2 s^3), a row x moves
-    by
+    Write n for the number of rows, q for the number of columns, R for the radius and s for
+    ``min_std``. Write h for the number of replaced rows and tau for the summed shift of rows by
+    earlier steps. Means differ by at most (2 R h + tau) / n in norm. For one column, v' - v is at
+    most the mean change of (x - mu)^2, because subtracting (mu' - mu)^2 only lowers it. This also
+    holds with the tables exchanged. Each replaced row contributes at most w^2, and each moved row 2
+    w d. So |v - v'| <= (h w^2 + 2 w tau) / n, where w bounds |x_j - mu_j|. With |1/sigma -
+    1/sigma'| <= |v - v'| / (2 s^3), a row x moves by
 
         |x - mu| (h w^2 + 2 w tau) / (2 n s^3) + (2 R h + tau) / (n s).
 
     ``"assume"``: sigma^2 <= (R - mu)(R + mu) (Bhatia & Davis 2000) gives w = R + sqrt(R^2 - s^2),
-    and |mu|^2 <= R^2 - d s^2 gives |x - mu| <= R + sqrt(R^2 - d s^2). ``"floor"``: raising the
+    and |mu|^2 <= R^2 - q s^2 gives |x - mu| <= R + sqrt(R^2 - q s^2). ``"floor"``: raising the
     variance to s^2 is a contraction, and w = |x - mu| = 2 R.
 
     Examples
@@ -67,11 +78,47 @@ class StandardScaler(StableTransformer):
     below: Literal["assume", "floor"] = field(default="assume", metadata=word_of("assume", "floor"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the bound on standard deviations, or nothing with a floor."""
+        """Return the condition of the guarantee that bounds standard deviations from below.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. Empty if ``below`` is ``"floor"``. The condition is stated with the
+            guarantee and is not checked against the table.
+        """
         return () if self.below == "floor" else (MinStandardDeviation(self.min_std),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: every other row moves."""
+        """Return a bound on the Euclidean distance of scaled rows between two fitted tables.
+
+        All rows change, because they are scaled by the means and standard deviations of the table.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+
+        Raises
+        ------
+        ParameterError
+            If no table of the domain has so large a ``min_std`` in every column.
+        """
         n, R, s = domain.rows, domain.radius, self.min_std
         width, norm = self._reach(domain)
         h, tau = distance.replaced, distance.shift_l12
@@ -81,15 +128,51 @@ class StandardScaler(StableTransformer):
         return Response(lipschitz=1 / s, shift=shift, shifted_rows=n)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the norm of centred rows, stretched by at most 1 / min_std."""
+        """Return a bound on a row's Euclidean norm after scaling by standard deviations.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        float
+            Public upper bound on the norm of a row, without unit. It is the bound on a centred
+            row over ``min_std``.
+
+        Raises
+        ------
+        ParameterError
+            If no table of the domain has so large a ``min_std`` in every column.
+        """
         return self._reach(domain)[1] / self.min_std
 
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return the number of replacements by which the smallest variance exceeds the bound.
+        """Return a lower bound on the row replacements before a standard deviation is too small.
 
-        A variance moves by at most (4 R^2 h + 4 R tau) / n (the argument above with w = 2 R).
+        It is the surplus of the smallest variance over the squared ``min_std``, divided by the
+        largest change of a variance. This change is (4 R^2 h + 4 R tau) / n for radius R, h
+        replaced rows and summed shift tau. It is infinite if ``below`` is ``"floor"``.
+
+        Parameters
+        ----------
+        values : ndarray of float, shape (n_rows, n_columns)
+            Private rows that reach the step.
+        incoming : TableDistance
+            Public upper bound on the difference between two neighbouring tables where they
+            reach the step.
+        domain : RowDomain
+            Public facts about these tables: their shape, the largest row norm, and whether
+            cells may be missing.
+
+        Returns
+        -------
+        float
+            A number of row replacements, at least 0. Private.
         """
         if self.below == "floor":
             return math.inf
@@ -115,24 +198,37 @@ class StandardScaler(StableTransformer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MinMaxScaler(StableTransformer):
-    """Scale each column to [0, 1] by its minimum and maximum.
+    """Preprocessing step that scales each column to [0, 1] by its minimum and maximum.
+
+    Minima and maxima are computed without noise from the private table, and the price of the
+    pipeline accounts for them. Scaling by declared bounds costs nothing.
 
     Parameters
     ----------
     min_range : float
-        Condition: maximum and minimum of every column differ by at least this (r).
+        Condition of the guarantee: maximum and minimum of every column differ by at least this.
+        At least 1e-100, in the units of the columns. Conditions are stated with the guarantee
+        and are not checked against the table.
     extreme_gap : float
-        Condition: consecutive values at either end of a column differ by at most this (g).
+        Condition of the guarantee: consecutive values at either end of a column differ by at
+        most this. At least 0, in the units of the columns.
     extreme_ranks : int, default 1
-        Number of the outermost gaps that ``extreme_gap`` covers. It must be at least the number of
-        rows that may be replaced before this step.
+        Number of the outermost gaps at either end that ``extreme_gap`` covers. It must be at
+        least the number of rows that may be replaced before this step.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Let m be a column's minimum without the replaced rows. In either table the minimum lies in [m -
-    h g, m], because the condition bounds its h outermost gaps. Moved rows move m by at most Delta.
-    So minimum and maximum move by at most delta = h g + Delta. For y = (x - a) / (b - a) in [0, 1],
-    ``y' - y = ((1 - y)(a - a') + y (b - b')) / (b' - a')``, at most delta / r.
+    Let h be the number of replaced rows and Delta be the largest shift of a row by earlier steps.
+    Let g be ``extreme_gap``, r be ``min_range`` and m a column's minimum without the replaced rows.
+    In either table the minimum lies in [m - h g, m], because the condition bounds its h outermost
+    gaps. Moved rows move m by at most Delta. So minimum and maximum move by at most delta = h g +
+    Delta. For y = (x - a) / (b - a) in [0, 1], ``y' - y = ((1 - y)(a - a') + y (b - b')) / (b' -
+    a')``, at most delta / r.
 
     Examples
     --------
@@ -147,11 +243,47 @@ class MinMaxScaler(StableTransformer):
     extreme_ranks: int = count(1)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the bounds on ranges and on the gaps at the extremes."""
+        """Return the conditions of the guarantee on ranges and on gaps at the extremes.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+        """
         return (MinRange(self.min_range), ExtremeGaps(self.extreme_gap, self.extreme_ranks))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: every other row moves."""
+        """Return a bound on the Euclidean distance of scaled rows between two fitted tables.
+
+        All rows change, because they are scaled by the extremes of the table.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+
+        Raises
+        ------
+        UnprovenError
+            If more rows may be replaced before this step than ``extreme_ranks``.
+        """
         if distance.replaced > self.extreme_ranks:
             raise UnprovenError(
                 f"extreme_gap covers {self.extreme_ranks} gaps, but {distance.replaced} rows may "
@@ -164,7 +296,19 @@ class MinMaxScaler(StableTransformer):
         )
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return the longest diagonal of the unit cube."""
+        """Return a bound on a row's Euclidean norm after scaling to [0, 1].
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        float
+            The square root of the number of columns. Public, without unit.
+        """
         return math.sqrt(domain.columns)
 
     def _learn(self, table: Floats) -> RowFunction:
@@ -180,31 +324,45 @@ _SPREAD = {"covariance": (3 * math.sqrt(3), 4.0), "second": (2.0, 2.0)}
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PCARankReducer(StableTransformer):
-    """Project every row on the span of the top k principal components, in the old coordinates.
+    """Preprocessing step that projects rows on the k largest principal components.
+
+    The projected rows keep their columns and lie in a subspace of dimension k. The components are
+    computed without noise from the private table, and the price of the pipeline accounts for them.
+    Use `PCADimensionReducer` for rows with k columns.
 
     Parameters
     ----------
     n_components : int
         Rank k of the projection, at least 1 and below the number of columns.
     min_gap : float
-        Condition: eigenvalues k and k + 1 differ by at least this (beta).
+        Condition of the guarantee: eigenvalues k and k + 1 (in decreasing order) differ by at
+        least this. At least 1e-100, in squared units of the columns. It is stated with the
+        guarantee and is not checked against the table.
     moment : {"covariance", "second"}, default "covariance"
-        The matrix: the covariance with divisor n - 1, or the second moment X'X / n. One row can
-        turn eigenvectors of the second moment by less. Rows are projected without centring.
+        The matrix whose eigenvectors are used: the covariance with divisor n - 1, or the second
+        moment X'X / n. One row can turn eigenvectors of the second moment by less. Rows are
+        projected without centring in either case.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    *How far the matrix moves.* Let the spread of a symmetric matrix be its largest less its
-    smallest eigenvalue. The spread of a sum is at most the sum of spreads. Covariance: let z'
-    replace z, let m be the mean of the n - 1 other rows, and let a = z - m and b = z' - m. The
-    matrix changes by exactly (b b' - a a') / n. The eigenvalues other than 0 have the sum (|b|^2 -
-    |a|^2) / n and the product ((a.b)^2 - |a|^2 |b|^2) / n^2. So the spread is |a - b| |a + b| / n.
-    With s = |z + z'|, |a - b| <= sqrt(4 R^2 - s^2) and |a + b| <= s + 2 R. The product is largest
-    at s = R: 3 sqrt(3) R^2 / n. Second moment: m = 0, and |z - z'| |z + z'| <= 2 R^2. A row that
-    moves by d adds at most 4 R d / n (covariance) or 2 R d / n.
+    Let n be the number of rows, R the radius, h the number of replaced rows and tau the summed
+    shift of rows by earlier steps. Let beta be ``min_gap``. *Change of the matrix.* Let the spread
+    of a symmetric matrix be its largest less its smallest eigenvalue. The spread of a sum is at
+    most the sum of spreads. Covariance: let z' replace z, let m be the mean of the n - 1 other
+    rows, and let a = z - m and b = z' - m. The matrix changes by exactly (b b' - a a') / n. The
+    eigenvalues other than 0 have the sum (|b|^2 - |a|^2) / n and the product ((a.b)^2 - |a|^2
+    |b|^2) / n^2. So the spread is |a - b| |a + b| / n. With s = |z + z'|, |a - b| <= sqrt(4 R^2 -
+    s^2) and |a + b| <= s + 2 R. The product is largest at s = R: 3 sqrt(3) R^2 / n. Second moment:
+    m = 0, and |z - z'| |z + z'| <= 2 R^2. A row that moves by d adds at most 4 R d / n (covariance)
+    or 2 R d / n.
 
-    *How far the projection moves.* P and P' are also the top-k projections of A and of A' - c I,
-    for any c. Both gaps are at least beta, so (lambda_k - lambda'_{k+1} + c) + (lambda'_k - c -
+    *Change of the projection.* P and P' are also the top-k projections of A and of A' - c I, for
+    any c. Both gaps are at least beta, so (lambda_k - lambda'_{k+1} + c) + (lambda'_k - c -
     lambda_{k+1}) >= 2 beta and one of the two is at least beta. The sin-theta theorem of Davis &
     Kahan (1970) holds for spectra separated by beta. From that side it gives |P - P'| = |sin theta|
     <= |A' - A - c I| / beta, with constant 1 and no side condition. The best c is midway between
@@ -225,29 +383,65 @@ class PCARankReducer(StableTransformer):
     moment: Moment = field(default="covariance", metadata=word_of("covariance", "second"))
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the bound on the eigen-gap."""
+        """Return the condition of the guarantee on the gap between eigenvalues k and k + 1.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+        """
         kind = CovarianceGap if self.moment == "covariance" else EigenGap
         return (kind(self.n_components, self.min_gap),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: every other row moves with the projection."""
-        shift = domain.radius * self.subspace_shift(distance, domain)
-        return Response(shift=shift, shifted_rows=domain.rows)
+        """Return a bound on the Euclidean distance of projected rows between two tables.
 
-    def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the bound on the operator norm of the change of the projection, at most 1.
+        All rows change, because they are projected on the principal components of the table.
 
         Parameters
         ----------
         distance : TableDistance
-            Distance of the tables that reach the step.
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
         domain : RowDomain
-            Public facts about these tables.
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+        """
+        shift = domain.radius * self.subspace_shift(distance, domain)
+        return Response(shift=shift, shifted_rows=domain.rows)
+
+    def subspace_shift(self, distance: TableDistance, domain: RowDomain) -> float:
+        """Return the largest change of the projection on principal components between two tables.
+
+        The change is measured by the operator norm of the difference of the two projection
+        matrices.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
 
         Returns
         -------
         float
-            An operator norm in [0, 1].
+            Public upper bound on the operator norm, in [0, 1].
         """
         return min(1.0, self._spread(distance, domain) / (2 * self.min_gap))
 
@@ -258,7 +452,26 @@ class PCARankReducer(StableTransformer):
         return change * domain.radius / domain.rows
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return the domain unchanged: projections do not lengthen rows."""
+        """Return public facts about the table of projected rows, which are those of the input.
+
+        A projection keeps the columns and does not lengthen rows.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        RowDomain
+            Public facts about the transformed table.
+
+        Raises
+        ------
+        ParameterError
+            If ``n_components`` is not below the number of columns, or cells may be missing.
+        """
         below = self.n_components < domain.columns
         require(below, "n_components must be at least 1 and below the number of columns")
         return super().output_domain(domain)
@@ -266,11 +479,28 @@ class PCARankReducer(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return the number of replacements by which the eigen-gap exceeds the bound.
+        """Return a lower bound on the row replacements before the gap of eigenvalues is too small.
 
-        By Weyl's inequality the gap changes by at most the spread of the matrix's change (see
-        `PCARankReducer`). It is 3 sqrt(3) R^2 / n for the covariance, and 2 R^2 / n for the second
-        moment.
+        It is the surplus of the gap over ``min_gap``, divided by the largest change of the gap. By
+        Weyl's inequality, the gap changes by at most the spread (largest less smallest eigenvalue)
+        of the matrix's change. For one replaced row this is 3 sqrt(3) R^2 / n for the covariance,
+        and 2 R^2 / n for the second moment.
+
+        Parameters
+        ----------
+        values : ndarray of float, shape (n_rows, n_columns)
+            Private rows that reach the step.
+        incoming : TableDistance
+            Public upper bound on the difference between two neighbouring tables where they
+            reach the step.
+        domain : RowDomain
+            Public facts about these tables: their shape, the largest row norm, and whether
+            cells may be missing.
+
+        Returns
+        -------
+        float
+            A number of row replacements, at least 0. Private.
         """
         gap = _top(values, self.n_components, self.moment)[1]
         step = max(self._spread(incoming, domain), 1e-300)
@@ -288,26 +518,41 @@ class PCARankReducer(StableTransformer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PCADimensionReducer(PCARankReducer):
-    """Project every row on the top k principal components, in k coordinates.
+    """Preprocessing step that replaces each row by its k coordinates on principal components.
 
-    Eigenvectors are defined up to signs, and up to rotations if eigenvalues are equal. So their own
-    coordinates can jump when one row changes, for any width of the k-th gap. Here coordinates come
-    from a public frame G of k orthonormal directions. With P the projection, rows are mapped by the
-    polar factor U = P G (G'P G)^(-1/2).
+    The components are computed without noise from the private table, and the price of the pipeline
+    accounts for them. Eigenvectors are defined up to signs, and up to rotations if eigenvalues are
+    equal. So their own coordinates can jump when one row is replaced. Here the coordinates come
+    from a public frame, a matrix G of k orthonormal directions. With P the projection, rows are
+    mapped by the polar factor U = P G (G'P G)^(-1/2).
 
     Parameters
     ----------
-    n_components, min_gap, moment
-        See `PCARankReducer`.
+    n_components : int
+        Number k of output columns, at least 1 and below the number of columns.
+    min_gap : float
+        Condition of the guarantee: eigenvalues k and k + 1 (in decreasing order) differ by at
+        least this. At least 1e-100, in squared units of the columns. Conditions are stated with
+        the guarantee and are not checked against the table.
+    moment : {"covariance", "second"}, default "covariance"
+        The matrix whose eigenvectors are used: the covariance with divisor n - 1, or the second
+        moment X'X / n. Rows are not centred in either case.
     min_overlap : float
-        Condition: the smallest singular value of P G is at least this (rho), in (0, 1].
-    frame : array_like of shape (d, k) or None, default None
-        Public. It is orthonormalised. None: the first k coordinate axes.
+        Condition of the guarantee: the smallest singular value of P G is at least this, from
+        1e-30 to 1.
+    frame : array_like of float, shape (n_columns, n_components), or None, default None
+        Public reference directions as columns, which are made orthonormal. None: the first k
+        coordinate axes.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Let s = |P - P'| and H = (G'PG)^(1/2) >= rho. Then |H - H'| <= s / (2 rho), and U - U' = (P -
-    P') G H^-1 + U' (H' - H) H^-1. So |U - U'| <= s / rho + s / (2 rho^2).
+    Let rho be ``min_overlap``, s = |P - P'| and H = (G'PG)^(1/2) >= rho. Then |H - H'| <= s / (2
+    rho), and U - U' = (P - P') G H^-1 + U' (H' - H) H^-1. So |U - U'| <= s / rho + s / (2 rho^2).
 
     Examples
     --------
@@ -321,24 +566,92 @@ class PCADimensionReducer(PCARankReducer):
     frame: ArrayLike | None = None
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bounds on the eigen-gap and on the overlap with the frame."""
+        """Return the conditions of the guarantee on the gap of eigenvalues and on the overlap.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+        """
         return (*super().assumed(domain), FrameOverlap(self.min_overlap))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: every other row moves with the fitted coordinates."""
+        """Return a bound on the Euclidean distance of PCA coordinates between two tables.
+
+        All rows change, because the coordinates depend on the principal components of the table.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+        """
         rho = self.min_overlap
         turn = self.subspace_shift(distance, domain) * (1 / rho + 1 / (2 * rho**2))
         return Response(shift=domain.radius * min(2.0, turn), shifted_rows=domain.rows)
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return the domain with k columns."""
+        """Return public facts about the table of k principal coordinates.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        RowDomain
+            Public facts about the transformed table, which has ``n_components`` columns.
+
+        Raises
+        ------
+        ParameterError
+            If ``n_components`` is not below the number of columns, or cells may be missing. A
+            ``frame`` of another shape, or with entries that are not finite numbers, raises the
+            error, too.
+        """
         self._frame(domain.columns)
         return replace(super().output_domain(domain), columns=self.n_components)
 
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Raise an error: the overlap with the frame has no implemented distance to failure."""
+        """Raise an error, because no distance to failure of the condition on the overlap is known.
+
+        So propose-test-release cannot replace the conditions of this step. The condition bounds the
+        overlap between the principal subspace and the public frame.
+
+        Parameters
+        ----------
+        values : ndarray of float, shape (n_rows, n_columns)
+            Private rows. They are not read.
+        incoming : TableDistance
+            Public upper bound on the difference between two neighbouring tables. It is not read.
+        domain : RowDomain
+            Public facts about the tables that reach the step.
+
+        Raises
+        ------
+        UnprovenError
+            Always.
+        """
         return StableTransformer.distance_to_failure(self, values, incoming, domain)
 
     def _learn(self, table: Floats) -> RowFunction:
@@ -376,48 +689,64 @@ _KISSING = {1: 2, 2: 5, 3: 12, 4: 24, 5: 44, 6: 78, 7: 134, 8: 240}
 
 
 def packing_number(columns: int) -> int:
-    """Return the largest number of good clusters with centres within 3 eta of one point.
+    """Return a bound on the number of good clusters near any point, for `Quantizer`.
 
-    Centres of different good clusters are more than 3 eta apart. So the directions to any two of
-    them are more than 60 degrees apart, and kissing numbers bound their number. Beyond eight
-    dimensions, balls of radius 1.5 eta around the centres are disjoint and fit in one of radius 4.5
-    eta.
-
-    >>> [packing_number(d) for d in (1, 2, 3, 9)]
-    [2, 5, 12, 19683]
+    A good cluster is the set of rows within a radius eta of a row that has no row between eta and 3
+    eta away. The bound counts good clusters with centres within 3 eta of one point. Centres of
+    different good clusters are more than 3 eta apart. So the directions to any two centres are more
+    than 60 degrees apart, and kissing numbers bound their number. Beyond eight dimensions, balls of
+    radius 1.5 eta around the centres are disjoint and fit in one ball of radius 4.5 eta.
 
     Parameters
     ----------
     columns : int
-        Public number of columns.
+        Public number of columns, at least 1.
 
     Returns
     -------
     int
-        The bound K.
+        Public upper bound on the number of clusters.
+
+    Examples
+    --------
+    >>> [packing_number(d) for d in (1, 2, 3, 9)]
+    [2, 5, 12, 19683]
     """
     return _KISSING.get(columns, int(3 ** min(columns, 30)))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Quantizer(StableTransformer):
-    """Replace the rows of every good cluster by its centre.
+    """Preprocessing step that replaces the rows of every isolated cluster by its centre.
+
+    A row is a good centre if no row is between ``eta`` and 3 ``eta`` away. Its good cluster is the
+    set of rows within ``eta``. Clusters are found without noise in the private table, and the price
+    of the pipeline accounts for them. Put the step first in a chain: it counts every row that an
+    earlier step changed as replaced. Use `fit_transform`, because only the fitted table has
+    clusters.
 
     Parameters
     ----------
     eta : float
-        Cluster radius, above 0.
+        Cluster radius as a Euclidean distance, at least 1e-100, in the units of the columns.
     max_cluster : int
-        Condition: no good cluster has more rows than this (b).
+        Condition of the guarantee: no good cluster has more rows than this. Conditions are
+        stated with the guarantee and are not checked against the table.
     max_neighbours : int or None, default None
-        Condition: at most this many good clusters have centres within 3 eta of one point (K),
-        whichever rows are removed. None: the packing bound of the dimension, which always holds.
+        Condition of the guarantee: at most this many good clusters have centres within 3
+        ``eta`` of one point, whichever rows are removed. None: the bound of `packing_number`,
+        which always holds.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    A row c is a good centre if no row is between eta and 3 eta away from it. Its good cluster are
-    the rows within eta. Two good clusters that meet are equal, and centres of different ones are
-    more than 3 eta apart. The centre with the lowest row number represents its cluster.
+    Let b be ``max_cluster`` and K be the number of clusters near a point. Two good clusters that
+    meet are equal, and centres of different ones are more than 3 eta apart. The centre with the
+    lowest row number represents its cluster.
 
     Take away the h replaced rows. One more row z can only spoil good centres within 3 eta of it, at
     most K clusters. It can also be the centre of one cluster of its own, whose centres are then all
@@ -444,23 +773,77 @@ class Quantizer(StableTransformer):
     _continuous = False
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the bound on the size and number of good clusters."""
+        """Return the condition of the guarantee on the size and number of good clusters.
+
+        Parameters
+        ----------
+        domain : RowDomain
+            Public facts about the tables that reach the step: their shape, the largest row
+            norm, and whether cells may be missing.
+
+        Returns
+        -------
+        tuple of Condition
+            Public. The conditions are stated with the guarantee and are not checked against the
+            table.
+        """
         return (LargestCluster(self.eta, self.max_cluster, self._neighbours(domain)),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: up to 2 h K b rows move."""
+        """Return a bound on the Euclidean distance of quantised rows between two tables.
+
+        At most 2 h K b rows change, each by at most 2 ``eta``. Here h is the number of replaced
+        rows, K the number of clusters near a point, and b is ``max_cluster``.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+        """
         shifted_rows = 2 * distance.replaced * self._neighbours(domain) * self.max_cluster
         return Response(shift=2 * self.eta, shifted_rows=shifted_rows)
 
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return b + 1 less an upper bound on the cluster size, per row that changes.
+        """Return a lower bound on the row replacements before a cluster has too many rows.
 
-        The largest good cluster itself can jump when one row changes (a row between two radii hides
-        it). Any cluster lies in an interval of length 2 eta of each coordinate. The largest number
-        of rows in *any* such interval changes by at most one per row. So does the smallest of these
-        over the coordinates.
+        It is ``max_cluster`` + 1 less an upper bound on the cluster size, divided by the rows that
+        change. The largest good cluster itself can jump when one row changes, because a row between
+        two radii hides it. Any cluster lies in an interval of length 2 ``eta`` of each coordinate.
+        The largest number of rows in *any* interval of this length changes by at most one per row.
+        So does the smallest of these numbers over the coordinates.
+
+        Parameters
+        ----------
+        values : ndarray of float, shape (n_rows, n_columns)
+            Private rows that reach the step.
+        incoming : TableDistance
+            Public upper bound on the difference between two neighbouring tables where they
+            reach the step.
+        domain : RowDomain
+            Public facts about these tables: their shape, the largest row norm, and whether
+            cells may be missing.
+
+        Returns
+        -------
+        float
+            A number of row replacements, at least 0. Private.
+
+        Raises
+        ------
+        UnprovenError
+            If ``max_neighbours`` is given.
         """
         if self.max_neighbours is not None:
             raise UnprovenError(
@@ -477,9 +860,19 @@ class Quantizer(StableTransformer):
         return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
 
     def transform(self, X: Any) -> Floats:
-        """Raise an error: only the table that the step was fitted on has clusters.
+        """Raise an error, because a good cluster is a fact about the fitted table alone.
 
-        Use `fit_transform`. A good cluster is a fact about one table.
+        Use `fit_transform`, which returns the fitted table.
+
+        Parameters
+        ----------
+        X : object
+            Ignored.
+
+        Raises
+        ------
+        UnprovenError
+            Always.
         """
         del X
         raise UnprovenError(
@@ -487,7 +880,31 @@ class Quantizer(StableTransformer):
         )
 
     def fit_transform(self, X: Any, y: object = None, **params: object) -> Floats:  # noqa: ARG002
-        """Fit on the table and return it with its good clusters rewritten. Private."""
+        """Fit the step to a private table and return the table with its good clusters rewritten.
+
+        Nothing is charged, because a step on its own releases nothing.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, n_columns), or Table
+            Private rows without missing cells.
+        y : object, optional
+            Ignored.
+        **params : object
+            Ignored.
+
+        Returns
+        -------
+        ndarray of float, shape (n_rows, n_columns)
+            Private rows, in the order of ``X``.
+
+        Raises
+        ------
+        DataError
+            If the input is not a table with at least one row and one column, or cells are missing.
+        SchemaError
+            If the schema of a `Table` has facts that are not declared public.
+        """
         return np.asarray(self.fit(X)._private(np.empty(0)))
 
     def _neighbours(self, domain: RowDomain) -> int:
@@ -500,21 +917,35 @@ class Quantizer(StableTransformer):
 
 
 class Deduplicator(Quantizer):
-    """Keep one row of every good cluster, and empty the others (all zero).
+    """Preprocessing step that keeps one row of every isolated cluster and sets the others to 0.
 
-    The number of rows stays the public n: an empty row adds nothing to sums, moments or the
-    gradient of a model without intercept. Movement of a row is at most the radius.
+    A row is a good centre if no row is between ``eta`` and 3 ``eta`` away. Its good cluster is the
+    set of rows within ``eta``. Clusters are found without noise in the private table, and the price
+    of the pipeline accounts for them. The number of rows stays the public number. A row of zeros
+    adds nothing to sums, to moments, or to the gradient of a model without intercept. Put the step
+    first in a chain.
 
     Parameters
     ----------
-    eta, max_cluster, max_neighbours
-        Radius of a good cluster, and conditions on its size and on the number of clusters at a
-        point.
+    eta : float
+        Cluster radius as a Euclidean distance, at least 1e-100, in the units of the columns.
+    max_cluster : int
+        Condition of the guarantee: no good cluster has more rows than this. Conditions are
+        stated with the guarantee and are not checked against the table.
+    max_neighbours : int or None, default None
+        Condition of the guarantee: at most this many good clusters have centres within 3
+        ``eta`` of one point, whichever rows are removed. None: the bound of `packing_number`,
+        which always holds.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range.
 
     Notes
     -----
-    Stability: at most 2 h K b rows move, from themselves to 0 or back, by at most R. The proof is
-    in `Quantizer`.
+    At most 2 h K b rows change between the tables, from themselves to 0 or back, by at most the
+    radius. The proof and the symbols are in `Quantizer`.
 
     Examples
     --------
@@ -526,7 +957,26 @@ class Deduplicator(Quantizer):
     """
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return the bound: as many rows move as for `Quantizer`, each by at most R."""
+        """Return a bound on the Euclidean distance of deduplicated rows between two tables.
+
+        At most 2 h K b rows change, each by at most the radius of the domain. Here h is the number
+        of replaced rows, K the number of clusters near a point, and b is ``max_cluster``.
+
+        Parameters
+        ----------
+        distance : TableDistance
+            Public upper bound on the difference between the two tables that reach the step.
+            `NEIGHBOURS` stands for one replaced row.
+        domain : RowDomain
+            Public facts about both tables: their shape, the largest row norm, and whether cells
+            may be missing.
+
+        Returns
+        -------
+        Response
+            Public. Its ``shift`` is a Euclidean norm in the units of the output columns, and
+            its ``shifted_rows`` is a number of rows.
+        """
         return super().response(distance, domain)._replace(shift=domain.radius)
 
     def _learn(self, table: Floats) -> RowFunction:

@@ -19,7 +19,13 @@ from missdp.statistics.worst_case import Interval, Names
 
 class _Answer(Record, abstract=True):
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values, without ``applicable`` and ``note`` if they are empty."""
+        """Return the released answer as JSON values, by the names of its attributes.
+
+        Returns
+        -------
+        dict of str to object
+            Released and public values. ``applicable`` and ``note`` are left out if they are empty.
+        """
         return {k: v for k, v in super().to_dict().items() if v or k not in ("applicable", "note")}
 
 
@@ -48,7 +54,10 @@ def _bar(interval: Interval) -> str:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate(_Answer):
-    """A released statistic with its interval and its guarantee.
+    """A released statistic of a private table, with its intervals and its privacy guarantee.
+
+    `ImputedStatistics` and `run_queries` return it. All values are released, so anyone may see
+    them. ``float(estimate)`` is the value.
 
     Parameters
     ----------
@@ -58,23 +67,23 @@ class Estimate(_Answer):
         The answer, within its public bounds.
     interval : (float, float)
         Interval that holds the noiseless answer on the imputed table with probability at least
-        ``confidence`` over the noise. The answer is averaged over equally near donors. It has no
-        cost, because the scale of the noise is public or released with the answer. It covers
+        ``confidence`` over the noise. The answer is averaged over equally near donors. It has
+        no cost, because the scale of the noise is public or released with the answer. It covers
         neither sampling nor the uncertainty of the imputed values.
     confidence : float
         Probability that ``interval`` holds, and that ``imputation_interval`` holds, each by itself.
     guarantee : Guarantee
-        Guarantee of this answer. The budget has the total.
+        Privacy guarantee of this answer alone. The budget has the total.
     total_interval : (float, float) or None
-        Interval that holds the value of the population with probability about ``confidence`` over
-        noise, sampling and imputation. The rows are a sample of this population. It assumes values
-        that are missing at random given the matching attributes. The interval is an approximation,
-        as usual for means of many rows. It uses estimates of errors and not bounds. None for
-        variances, correlations and groups, and with ``uncertainty="noise"``.
+        Interval that holds the value of the population with probability about ``confidence``
+        over noise, sampling and imputation. The rows are a sample of this population. It
+        assumes values that are missing at random given the matching attributes. The interval is
+        an approximation, as usual for means of many rows. It uses estimates of errors and not
+        bounds. None for variances, correlations and groups, and with ``uncertainty="noise"``.
     imputation_interval : (float, float) or None
         Interval that holds the statistic of the complete table with probability at least
         ``confidence`` over the noise. Each missing cell that the question reads may hold any value
-        of its public domain, whatever the reason that it is missing. It may also be not applicable,
+        of its public domain, and may be missing for any reason. It may also be not applicable,
         where a rule leaves this open. It relies neither on the imputation nor on ``interval``,
         always includes ``value``, and does not cover sampling. For means and proportions it holds
         for complete tables whose subpopulation has a row. None without
@@ -83,8 +92,18 @@ class Estimate(_Answer):
         Attributes of the question that do not apply to all rows. The answer is for the rows to
         which they surely apply. Public.
     note : str
-        The reason if the noise interval is the whole range, and the epsilon that would halve it.
-        Empty otherwise.
+        The reason if the noise interval is the whole range, and the epsilon that would halve
+        it. Empty otherwise.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> paid = Guarantee.from_events([PureEvent(epsilon=1.0)])
+    >>> answer = Estimate(
+    ...     name="count()", value=9.0, interval=(6.0, 12.0), confidence=0.95, guarantee=paid
+    ... )
+    >>> float(answer), answer.guarantee.epsilon
+    (9.0, 1.0)
     """
 
     name: str
@@ -101,7 +120,7 @@ class Estimate(_Answer):
         return self.value
 
     def in_words(self, *, details: bool = False) -> str:
-        """Return the answer as text, with its widest interval or, in ``details``, each of them.
+        """Return the released statistic as text, with its widest interval or all of its intervals.
 
         Parameters
         ----------
@@ -111,7 +130,7 @@ class Estimate(_Answer):
         Returns
         -------
         str
-            Released values only.
+            Text of one or several lines, with released values only.
         """
         best = self.interval if self.total_interval is None else self.total_interval
         of = " noise alone" if self.total_interval is None else ""
@@ -141,10 +160,42 @@ class Estimate(_Answer):
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class LevelEstimates(_Answer):
-    """Released counts or statistics of all levels of an attribute.
+    """Released counts or statistics for all levels of an attribute, with intervals and a guarantee.
 
-    ``intervals`` hold all at once with probability ``confidence``. ``applicable`` and ``note`` as
-    in `Estimate`.
+    `ImputedStatistics` and `run_queries` return it for histograms and for questions with ``by``.
+    All values are released.
+
+    Parameters
+    ----------
+    name : str
+        The question.
+    levels : tuple of level or str
+        Levels in declared order, or names of bins in increasing order. Public.
+    values : tuple of float
+        The answer for each level.
+    intervals : tuple of (float, float)
+        Intervals for noise alone, one for each level. All hold at once with probability at
+        least ``confidence``.
+    confidence : float
+        Probability that all intervals hold.
+    guarantee : Guarantee
+        Privacy guarantee of all levels together. The budget has the total.
+    applicable : tuple of str
+        Attributes of the question that do not apply to all rows. The answer is for the rows to
+        which they surely apply. Public.
+    note : str
+        A remark on intervals that are the whole range. Empty otherwise.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> answer = LevelEstimates(
+    ...     name="histogram(sex)", levels=("f", "m"), values=(51.0, 48.0),
+    ...     intervals=((47.0, 55.0), (44.0, 52.0)), confidence=0.95,
+    ...     guarantee=Guarantee.from_events([PureEvent(epsilon=1.0)]),
+    ... )
+    >>> dict(zip(answer.levels, answer.values, strict=True))
+    {'f': 51.0, 'm': 48.0}
     """
 
     name: str
@@ -157,17 +208,17 @@ class LevelEstimates(_Answer):
     note: str = ""
 
     def in_words(self, *, details: bool = False) -> str:
-        """Return the values as text, one in each line. There are no more ``details``.
+        """Return the released values of all levels as text, one level in each line.
 
         Parameters
         ----------
         details : bool, default False
-            Ignored.
+            Ignored, because there are no more details.
 
         Returns
         -------
         str
-            Released values only.
+            Text of several lines, with released values only.
         """
         del details
         lines = [f"{self.name}  [noise alone]"]

@@ -46,12 +46,15 @@ def check_range(attribute: AnyAttribute) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class KNNImputation:
-    """k-nearest-neighbour imputation of one or several attributes, with public parameters only.
+    """Parameters of a k-nearest-neighbour imputation of missing cells, for private statistics.
 
-    A row is *complete* (a possible donor) if all of ``impute`` is observed in it. Every other row
-    keeps its values, and takes missing values from its k nearest donors. If more donors are as near
-    as the k-th, the row counts as an average over ways to choose among them. In each way the chosen
-    donors follow each other in the table. All donors count equally.
+    All parameters are public, and the object holds no rows. Pass it to `ImputedStatistics` or
+    `run_queries`. A *donor* is a row in which all attributes of ``impute`` are observed. Every
+    other row keeps its values, and takes missing values from its k nearest donors. The noise of a
+    statistic covers the effect of one donor on all rows that are filled from it.
+
+    If more donors are as near as the k-th, the row counts as an average over ways to choose among
+    them. In each way the chosen donors follow each other in the table. All donors count equally.
 
     Cells that are not applicable are never filled. Rows to which no attribute of ``impute`` applies
     are neither donors nor recipients. A missing cell of an attribute with a rule is filled if the
@@ -64,10 +67,10 @@ class KNNImputation:
         Attributes to fill. They share donors.
     match_on : sequence of str, or mapping of str to float
         Attributes that donors are matched on, with weights (default 1). Numeric attributes are
-        matched by the bins of the schema. A missing cell is one more level, at the largest distance
-        from every other, and "not applicable" another one.
+        matched by the bins of the schema. A missing cell is one more level, at the largest
+        distance from every other, and "not applicable" another one.
     k : int, default 1
-        Donors per incomplete row.
+        Donors per incomplete row, from 1 to 1000.
     metric : {"gower", "euclidean"}, default "gower"
         Sum of range-normalised differences (mismatch for categorical attributes), or of their
         squares.
@@ -75,8 +78,8 @@ class KNNImputation:
         Attributes on which a donor must agree exactly.
     aggregate : {"nearest", "mean", "majority"} or mapping, optional
         Aggregation of k values, for all attributes or for each. The default with k = 1 is the
-        nearest donor's value. With larger k it is the mean of a numeric attribute and the majority
-        of other attributes. Ties go to the nearest donor.
+        nearest donor's value. With larger k it is the mean of a numeric attribute and the
+        majority of other attributes. Ties go to the nearest donor.
     default : mapping of str to a level or number, default {}
         Public value in place of absent donors. The default is the middle of the bounds, or the
         first level.
@@ -96,6 +99,10 @@ class KNNImputation:
     virtual donors that hold the public default. So a donor set always has exactly k members. One
     donor more or less exchanges exactly one member, and the sensitivity theorem holds unchanged.
     The mean divides by k, and never by the number of donors.
+
+    References
+    ----------
+    Clifton et al. (2022).
 
     Examples
     --------
@@ -150,7 +157,7 @@ class KNNImputation:
         return {} if self.aggregate is None else dict.fromkeys(self.impute, self.aggregate)
 
     def aggregate_of(self, name: str, schema: Schema) -> Aggregate:
-        """Return the aggregation of the values of k donors.
+        """Return the rule that turns the values of k donors into the value of a filled cell.
 
         Parameters
         ----------
@@ -162,7 +169,8 @@ class KNNImputation:
         Returns
         -------
         {"nearest", "mean", "majority"}
-            The aggregation.
+            Public. The nearest donor's value, the mean of a numeric attribute, or the most
+            frequent level.
 
         Raises
         ------
@@ -179,7 +187,7 @@ class KNNImputation:
         return how
 
     def default_of(self, name: str, schema: Schema) -> float:
-        """Return the public value in place of absent donors: a number, or the code of a level.
+        """Return the public value that fills a cell in place of absent donors.
 
         Parameters
         ----------
@@ -191,7 +199,8 @@ class KNNImputation:
         Returns
         -------
         float
-            The value of a numeric attribute, or the code of a level. Public.
+            Public. The value of a numeric attribute in its units, or the code of a level (its
+            place in the declared order, from 0).
 
         Raises
         ------
@@ -209,7 +218,9 @@ class KNNImputation:
         return float(attribute.levels.index(level))
 
     def step(self, name: str, schema: Schema) -> float:
-        """Return the largest change of a filled value per exchanged donor, over its range.
+        """Return the largest change of a filled cell when one of its donors is exchanged.
+
+        It is 1 / k for a mean of k donors, and 1 otherwise.
 
         Parameters
         ----------
@@ -221,12 +232,19 @@ class KNNImputation:
         Returns
         -------
         float
-            A share of the range, in (0, 1].
+            Public share of the attribute's range, in (0, 1].
+
+        Raises
+        ------
+        SchemaError
+            If the aggregation does not suit the kind of the attribute.
         """
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
-        """Return the change of rows that imputes a table of a schema, for `Session.apply`.
+        """Return the imputation in the form that a session on private rows applies.
+
+        Pass the result to ``Session.apply``.
 
         Parameters
         ----------
@@ -236,12 +254,14 @@ class KNNImputation:
         Returns
         -------
         NearestNeighbours
-            The change, with public parameters only.
+            The change of rows, with public parameters only.
 
         Raises
         ------
         SchemaError
             If the schema has no such attribute, or an attribute cannot be imputed this way.
+        ParameterError
+            If a default is outside of the bounds, or is not a level.
         UnprovenError
             If the public domain is too large for the sensitivity bound.
         """

@@ -83,7 +83,7 @@ def _is_frozen(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowQuery:
-    """A pure function of rows with whole-number results.
+    """Base class of public queries that add up a function of single rows to whole numbers.
 
     Use `RowCounts`, `RowSums` or `CustomQuery`. Sessions answer no subclasses of these.
 
@@ -91,27 +91,30 @@ class RowQuery:
     ----------
     function : callable
         ``function(rows, *arguments)``, a plain function without a closure or defaults. Its
-        arguments alone decide the result: a ``RowView``, the values of ``arguments``, and no index.
+        arguments alone decide the result: a ``RowView`` of private rows and the values of
+        ``arguments``.
     reads : frozenset of str
-        Attributes that it reads. The view hides all others.
+        Attributes that the function reads. The view hides all others.
     arguments : tuple
         Public or released values: arrays, numbers, text, and frozen objects made of these. They
         are copied.
     applies : frozenset of str
-        Attributes of which it reads only to which rows they apply (``RowView.applies``).
+        Attributes of which the function reads only to which rows they apply (``RowView.applies``).
     label : str
         Public name.
 
     Attributes
     ----------
     row_sensitivity : float
-        Largest change of the result when one row is added or removed, in units of ``unit``. L1 and
-        L2 norm are equal.
+        Largest change of the result when one row is added or removed, in multiples of ``unit``.
+        L1 and L2 norm are equal.
     recipient_sensitivity : float
-        Largest change of the result when the filled cells of a row change, in L1 norm. Infinite if
-        the change has no bound.
+        Largest change of the result when the filled cells of a row change, in L1 norm and
+        multiples of ``unit``. Infinite if the change has no bound.
     dimension : int
         Number of entries of the result.
+    unit : Fraction
+        Value of one step of the whole-number result.
     """
 
     function: Callable[..., Any]
@@ -135,7 +138,23 @@ class RowQuery:
             object.__setattr__(self, name, value)
 
     def exact(self, cells: ImputedRows) -> Ints:
-        """Return the exact result, an array of shape ``(dimension,)``. Private."""
+        """Return the exact private result of the query, without noise.
+
+        Parameters
+        ----------
+        cells : ImputedRows
+            Private rows.
+
+        Returns
+        -------
+        ndarray of int64, shape (dimension,)
+            Private, in multiples of ``unit``.
+
+        Raises
+        ------
+        DataError
+            If the function fails, or returns an array of another shape or type.
+        """
         failed = DataError("the function of a query failed")
         # Neither an error nor a warning may quote rows.
         with replacing(Exception, by=failed), no_warnings():
@@ -147,15 +166,35 @@ class RowQuery:
 
     @property
     def fine(self) -> int:
-        """Units of an average per unit of a sum, so that one row adds about ``QUANTA``."""
+        """Public number of fine units in one unit of a sum, for averages over ways to fill cells.
+
+        It is chosen so that one row adds about `QUANTA` fine units.
+        """
         return max(1, int(QUANTA // self.row_sensitivity))
 
     def average(self, cells: ImputedRows, ways: Ways) -> Ints:
-        """Return the average result over all ways to fill rows, in `fine` units. Private.
+        """Return the private result of the query, averaged over all ways to fill missing cells.
 
         The sums of floating-point numbers are rounded once. Each weight has a relative error below
         2**-52, which is less than half a unit for 2**30 filled rows. Rounding to units adds half a
         unit. So results of neighbours differ by two units more than averages do.
+
+        Parameters
+        ----------
+        cells : ImputedRows
+            Private rows.
+        ways : Ways
+            Private: all ways to choose donors for the rows that are filled.
+
+        Returns
+        -------
+        ndarray of int64, shape (dimension,)
+            Private, in multiples of ``unit`` / `fine`.
+
+        Raises
+        ------
+        DataError
+            If the function fails, or returns an array of another shape or type.
         """
         failed = DataError("the function of a query failed")
         # Neither an error nor a warning may quote rows.
@@ -185,19 +224,51 @@ class RowQuery:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowCounts(RowQuery):
-    """Numbers of rows in each cell.
+    """Public query for the numbers of private rows in the cells of a table of counts.
 
-    The function returns the cell of each row, which depends on this row alone.
+    A function returns the cell of each row, which depends on this row alone. A session
+    (`open_table`) charges the query and releases the counts with noise.
 
     Parameters
     ----------
-    function, reads, arguments
-        See `RowQuery`. The function returns whole numbers, shape ``(n,)``. Rows below 0 or from
+    function : callable
+        ``function(rows, *arguments)``, a plain function without a closure or defaults. It
+        returns whole numbers, shape ``(n_rows,)``: the cell of each row. Rows below 0 or from
         ``cells`` on are not counted. With one cell it may return True or False instead.
+    reads : frozenset of str
+        Attributes that the function reads. The view of the private rows hides all others.
+    arguments : tuple
+        Public or released values: arrays, numbers, text, and frozen objects made of these. They
+        are copied.
+    applies : frozenset of str
+        Attributes of which the function reads only to which rows they apply.
+    label : str, default "query"
+        Public name.
     cells : int, default 1
         Public number of cells.
     stays : bool, default False
         The author's promise that filled cells decide only whether a row counts, and not its cell.
+
+    Attributes
+    ----------
+    row_sensitivity : int
+        Largest change of the counts when one row is added or removed, 1.
+    recipient_sensitivity : int
+        Largest change of the counts in L1 norm when the filled cells of a row change, 1 or 2.
+    dimension : int
+        Number of counts, equal to ``cells``.
+
+    Raises
+    ------
+    ParameterError
+        If ``function`` is not a plain function, or ``arguments`` can change later.
+
+    Examples
+    --------
+    >>> def female(rows, code):
+    ...     return rows.codes("gender") == code
+    >>> RowCounts(function=female, reads={"gender"}, arguments=(0,)).row_sensitivity
+    1
     """
 
     cells: int = 1
@@ -227,22 +298,62 @@ class RowCounts(RowQuery):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowSums(RowQuery):
-    """Sums over rows of one or a few bounded numbers, in units of ``bound / QUANTA``.
+    """Public query for sums over private rows of one or a few numbers with a public bound.
 
-    The result of the function for a row depends on this row alone.
+    A function returns the numbers of each row, which depend on this row alone. A session
+    (`open_table`) clips them to the bound, charges the query and releases the sums with noise. Sums
+    are whole multiples of ``bound / QUANTA``.
 
     Parameters
     ----------
-    function, reads, arguments
-        See `RowQuery`. The function returns numbers, shape ``(n,)``, or ``(n, numbers)``.
+    function : callable
+        ``function(rows, *arguments)``, a plain function without a closure or defaults. It
+        returns numbers, shape ``(n_rows,)``, or ``(n_rows, numbers)``. An entry that is not a
+        number counts as 0.
+    reads : frozenset of str
+        Attributes that the function reads. The view of the private rows hides all others.
+    arguments : tuple
+        Public or released values: arrays, numbers, text, and frozen objects made of these. They
+        are copied.
+    applies : frozenset of str
+        Attributes of which the function reads only to which rows they apply.
+    label : str, default "query"
+        Public name.
     bound : float
-        Public, above 0. Each row's number is clipped to it. The absolute values of several numbers
-        are clipped together, the last numbers first.
+        Public, above 0, in the units of the numbers. Each row's number is clipped to this
+        absolute value. The absolute values of several numbers are clipped together, the last
+        numbers first.
     numbers : int, default 1
         Numbers per row.
     change : float, optional
         The author's promise on the largest change of a row's numbers in L1 norm, when one of its
-        donors is exchanged. The default is any change within the bound, which needs no promise.
+        donors is exchanged. Donors are the rows from which missing cells are filled. The default is
+        any change within the bound, which needs no promise.
+
+    Attributes
+    ----------
+    unit : Fraction
+        Value of one step of the whole-number sums, ``bound / QUANTA``.
+    row_sensitivity : int
+        Largest change of the sums when one row is added or removed, in multiples of ``unit``.
+    recipient_sensitivity : int
+        Largest change of the sums in L1 norm when the filled cells of a row change, in
+        multiples of ``unit``.
+    dimension : int
+        Number of sums, equal to ``numbers``.
+
+    Raises
+    ------
+    ParameterError
+        If ``function`` is not a plain function, ``arguments`` can change later, or ``bound`` is
+        not above 0.
+
+    Examples
+    --------
+    >>> def ages(rows):
+    ...     return rows.values("age")
+    >>> RowSums(function=ages, reads={"age"}, bound=99.0).dimension
+    1
     """
 
     bound: float
@@ -294,19 +405,53 @@ class RowSums(RowQuery):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomQuery(RowQuery):
-    """Whole numbers of a public shape, with a sensitivity that the author proves.
+    """Public query for whole numbers of private rows, with a sensitivity that the author proves.
+
+    Use it if the result is neither a count nor a sum over rows. The query cannot read cells that
+    are filled from other rows.
 
     Parameters
     ----------
-    function, reads, arguments
-        See `RowQuery`. The function returns whole numbers of the shape.
+    function : callable
+        ``function(rows, *arguments)``, a plain function without a closure or defaults. It
+        returns whole numbers of the shape ``shape``.
+    reads : frozenset of str
+        Attributes that the function reads. The view of the private rows hides all others.
+    arguments : tuple
+        Public or released values: arrays, numbers, text, and frozen objects made of these. They
+        are copied.
+    applies : frozenset of str
+        Attributes of which the function reads only to which rows they apply.
+    label : str, default "query"
+        Public name.
     sensitivity : float
-        Largest change of the numbers together when one row is added or removed, at least 1. This is
-        the author's proof, for add-remove neighbours. It is the L2 norm for Gaussian noise, which
-        is paid for in rho. Otherwise it is the L1 norm. The query cannot read cells that are filled
-        from other rows.
+        Largest change of the numbers together when one row is added or removed, at least 1.
+        This is the author's proof, for add-remove neighbours. It is the L2 norm for Gaussian
+        noise, which is paid for in rho. Otherwise it is the L1 norm.
     shape : tuple of int, default ()
-        Public.
+        Public shape of the result.
+
+    Attributes
+    ----------
+    row_sensitivity : float
+        The sensitivity.
+    recipient_sensitivity : float
+        Infinite, because no effect of filled cells is proven.
+    dimension : int
+        Number of entries of the result.
+
+    Raises
+    ------
+    ParameterError
+        If ``function`` is not a plain function, ``arguments`` can change later, or
+        ``sensitivity`` is below 1.
+
+    Examples
+    --------
+    >>> def largest_code(rows):
+    ...     return rows.codes("grade").max(initial=0)
+    >>> CustomQuery(function=largest_code, reads={"grade"}, sensitivity=4.0).dimension
+    1
     """
 
     sensitivity: float

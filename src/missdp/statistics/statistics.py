@@ -35,30 +35,53 @@ class _Options(TypedDict, total=False):
 
 
 class ImputedStatistics:
-    """Differentially private statistics on an imputed table, sharing one profile and one budget.
+    """Differentially private statistics of a private table, after imputation of missing cells.
 
-    Every query charges the budget before it computes, and answers with an `Estimate` (or a
-    `LevelEstimates`): value, error bar, guarantee.
+    Each method charges the shared budget for a question, and then returns an `Estimate` or
+    `LevelEstimates`: released value, interval and guarantee. Missing cells are filled from similar
+    rows (k-nearest neighbours), and the noise covers the effect of one row on the filled cells of
+    others. For many marginals of one table, fit a synthesizer instead.
 
     Parameters
     ----------
     table : Table
-        Private rows.
+        Private rows. Each row is protected by itself.
     imputation : KNNImputation or None
-        Imputation of missing cells. With None they stay missing, and the answer leaves out rows in
-        which an attribute of the question is missing. This answer is biased unless values are
-        missing completely at random.
+        Imputation of missing cells. With None they stay missing, and the answer leaves out rows
+        in which an attribute of the question is missing. This answer is biased unless values
+        are missing completely at random.
     budget : Filter
-        Charged for all questions. Other releases may share it.
+        Privacy budget that all questions charge. Other releases may share it.
     confidence : float, default 0.95
-        Confidence of the intervals.
+        Confidence of the intervals, at least 0.5 and below 1.
     undeclared : {"refuse", "accept"}, default "refuse"
-        Whether a schema with facts that were not declared public raises an error.
-    random_state : int or None
-        None (the default) for releases. A seed is for tests and becomes a condition.
+        Whether a schema with facts that were read from private data and not declared public
+        raises an error.
+    random_state : int or None, default None
+        None for releases, with noise from a secure source. A seed is for tests, and the
+        guarantee then states it as a condition.
     may_refuse : bool, default False
-        Whether the source of the table may raise an error because of a row, as CSV files may. Then
-        the guarantee states that errors are not private.
+        Whether the source of the table may raise an error because of a row, as CSV files may.
+        Then the guarantee states that errors are not private.
+
+    Attributes
+    ----------
+    imputation : KNNImputation or None
+        The imputation. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid type or value.
+    DataError
+        If the rows are not a `Table`, or a filled numeric attribute has bins only, no values.
+    SchemaError
+        If the schema has a unit of protection (all rows of one person), weights, or facts that
+        are not declared public. An attribute that cannot be imputed raises the error, too.
+    LedgerError
+        If the schema names a ledger and the budget is not a part of it.
+    UnprovenError
+        If the public domain is too large for the bound on the effect of one donor.
 
     Notes
     -----
@@ -67,16 +90,15 @@ class ImputedStatistics:
     values in [-L, L] are as follows. The row weight is L. The recipient weight is 0 if f reads no
     imputed value, and otherwise at most the range of f. It is range / k if f is the k-NN mean
     itself, on a subpopulation that other attributes decide. Means use values centred at the middle
-    of their bounds, which halves the own weight. Rows in which an attribute of the question is not
+    of their bounds, which halves the row weight. Rows in which an attribute of the question is not
     applicable are left out.
 
-    Every question takes a subpopulation ``where`` (see `parse_where`), by default all rows. Every
-    question takes a cost: ``epsilon`` (pure DP) or ``rho`` (zCDP). Counts, proportions, means and
-    sums take ``uncertainty="worst-case"``. A tenth of their cost then pays for
-    `Estimate.imputation_interval`, which holds for all values of missing cells. `answer` takes a
-    question as an object, a `Statistic`.
+    Counts, proportions, means and sums take ``uncertainty="worst-case"``. A tenth of their cost
+    then pays for `Estimate.imputation_interval`, which holds for all values of missing cells.
 
-    Source: Clifton et al. (2022).
+    References
+    ----------
+    Clifton et al. (2022).
 
     Examples
     --------
@@ -131,47 +153,81 @@ class ImputedStatistics:
 
     @property
     def schema(self) -> Schema:
-        """Public facts about the rows, in which all missing cells are plainly missing."""
+        """Public facts about the private rows, in which all kinds of missing cells are one kind.
+
+        Returns
+        -------
+        Schema
+            Names, kinds, levels and bounds of the attributes, and rules.
+        """
         return cast("Schema", self._session.facts.schema)
 
     @property
     def budget(self) -> Filter:
-        """The shared budget."""
+        """The privacy budget that all questions charge, shared with other releases.
+
+        Returns
+        -------
+        Filter
+            The object that was given. Its charges and its rest are public.
+        """
         return self._budget
 
     def answer(self, question: Statistic, cost: Cost) -> Estimate | LevelEstimates:
-        """Charge for a question and answer it.
+        """Charge the budget for a question about the private table, and answer it with noise.
 
         Parameters
         ----------
         question : Statistic
-            The question.
+            The question, as an object.
         cost : Cost
-            The cost, in pure epsilon or zCDP's rho.
+            Cost of the question, in pure epsilon or in rho of zCDP.
 
         Returns
         -------
         Estimate or LevelEstimates
-            Released. Levels for a histogram, or with ``by``.
+            Released. `LevelEstimates` for a histogram or a question with ``by``, in the order
+            of the levels.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return answer_question(self._task(question, cost))
 
     def check(self, question: Statistic, cost: Cost) -> None:
-        """Check a question by public facts.
+        """Raise an error if public facts rule out a question about the private table.
 
-        Reads no row and charges nothing.
+        No row is read, and nothing is charged.
 
         Parameters
         ----------
         question : Statistic
             The question.
         cost : Cost
-            The cost of the question, in pure epsilon or zCDP's rho.
+            Cost of the question, in pure epsilon or in rho of zCDP.
 
         Raises
         ------
         ParameterError
-            If the question does not fit the schema, or noise is expected to hide large groups.
+            If the question does not fit the schema. It is also raised if ``by`` is imputed and
+            noise is expected to hide a mean or proportion of a group of 10,000 rows.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         check_width(self._task(question, cost))
 
@@ -187,136 +243,331 @@ class ImputedStatistics:
         return cast("Estimate", self.answer(question, cost))
 
     def count(self, **how: Unpack[_Options]) -> Estimate:
-        """Count the rows of a subpopulation.
+        """Charge the budget, and return the noisy number of rows of a subpopulation.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
-        **how
-            ``where``, ``by``, ``uncertainty`` and a cost: ``epsilon`` or ``rho``. See `Statistic`.
+        where : str, optional
+            Condition of the subpopulation, see `parse_where`. By default all rows.
+        by : str, optional
+            Categorical or ordinal attribute. The answer is then for each of its declared levels.
+        uncertainty : {"total", "noise", "worst-case"}, default "total"
+            Intervals of the answer, see `Statistic`.
+        epsilon : float, optional
+            Cost in pure DP, above 0. Give either ``epsilon`` or ``rho``.
+        rho : float, optional
+            Cost in zCDP (zero-concentrated DP), above 0.
 
         Returns
         -------
-        Estimate
-            Released number of rows.
+        Estimate or LevelEstimates
+            Released number of rows, at least 0. With ``by``, one number for each level in
+            declared order.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return self._answer_kind("count", **how)
 
     def proportion(self, of: str, **how: Unpack[_Options]) -> Estimate:
-        """Proportion of a subpopulation that satisfies ``of``: two released counts divided.
+        """Charge the budget, and return the noisy share of a subpopulation that meets a condition.
+
+        The share is a quotient of two released numbers.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
         of : str
-            The condition, see `parse_where`.
-        **how
-            As for `count`.
+            The condition, such as ``"income > 15"``, see `parse_where`.
+        where : str, optional
+            Condition of the subpopulation, see `parse_where`. By default all rows.
+        by : str, optional
+            Categorical or ordinal attribute. The answer is then for each of its declared levels.
+        uncertainty : {"total", "noise", "worst-case"}, default "total"
+            Intervals of the answer, see `Statistic`.
+        epsilon : float, optional
+            Cost in pure DP, above 0. Give either ``epsilon`` or ``rho``.
+        rho : float, optional
+            Cost in zCDP (zero-concentrated DP), above 0.
 
         Returns
         -------
-        Estimate
-            Released share in [0, 1].
+        Estimate or LevelEstimates
+            Released share in [0, 1]. With ``by``, one share for each level in declared order.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return self._answer_kind("proportion", of, **how)
 
     def mean(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Mean of a numeric attribute over a subpopulation, of the rows where it is known.
+        """Charge the budget, and return the noisy mean of a numeric attribute over a subpopulation.
+
+        Rows in which the attribute is still missing after imputation are left out. The mean is a
+        quotient of two released numbers.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
         name : str
             A numeric attribute.
-        **how
-            As for `count`.
+        where : str, optional
+            Condition of the subpopulation, see `parse_where`. By default all rows.
+        by : str, optional
+            Categorical or ordinal attribute. The answer is then for each of its declared levels.
+        uncertainty : {"total", "noise", "worst-case"}, default "total"
+            Intervals of the answer, see `Statistic`.
+        epsilon : float, optional
+            Cost in pure DP, above 0. Give either ``epsilon`` or ``rho``.
+        rho : float, optional
+            Cost in zCDP (zero-concentrated DP), above 0.
 
         Returns
         -------
-        Estimate
-            Released mean within the bounds of the attribute.
+        Estimate or LevelEstimates
+            Released mean within the bounds of the attribute, in its units. With ``by``, one
+            mean for each level in declared order.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return self._answer_kind("mean", name, **how)
 
     def sum(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Sum of a numeric attribute over a subpopulation.
+        """Charge the budget, and return the noisy sum of a numeric attribute over a subpopulation.
+
+        Rows in which the attribute is still missing after imputation are left out.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
         name : str
             A numeric attribute.
-        **how
-            As for `count`.
+        where : str, optional
+            Condition of the subpopulation, see `parse_where`. By default all rows.
+        uncertainty : {"total", "noise", "worst-case"}, default "total"
+            Intervals of the answer, see `Statistic`.
+        epsilon : float, optional
+            Cost in pure DP, above 0. Give either ``epsilon`` or ``rho``.
+        rho : float, optional
+            Cost in zCDP (zero-concentrated DP), above 0.
 
         Returns
         -------
         Estimate
-            Released sum.
+            Released sum, in the units of the attribute.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return self._answer_kind("sum", name, **how)
 
     def variance(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Sample variance of a numeric attribute, around a released mean.
+        """Charge the budget, and return the noisy sample variance of a numeric attribute.
+
+        It is the mean of squares around a released mean, with the divisor n - 1. Rows in which the
+        attribute is still missing after imputation are left out.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
         name : str
             A numeric attribute.
-        **how
-            As for `count`, without ``by``.
+        where : str, optional
+            Condition of the subpopulation, see `parse_where`. By default all rows.
+        epsilon : float, optional
+            Cost in pure DP, above 0. Give either ``epsilon`` or ``rho``.
+        rho : float, optional
+            Cost in zCDP (zero-concentrated DP), above 0.
 
         Returns
         -------
         Estimate
-            Released variance, with the divisor n - 1.
+            Released variance, in squared units of the attribute. Its interval covers noise alone.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return self._answer_kind("variance", name, **how)
 
     def standard_deviation(self, name: str, **how: Unpack[_Options]) -> Estimate:
-        """Square root of the released variance.
+        """Charge the budget, and return the noisy standard deviation of a numeric attribute.
+
+        It is the square root of the released sample variance, with the divisor n - 1.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
         name : str
             A numeric attribute.
-        **how
-            As for `count`, without ``by``.
+        where : str, optional
+            Condition of the subpopulation, see `parse_where`. By default all rows.
+        epsilon : float, optional
+            Cost in pure DP, above 0. Give either ``epsilon`` or ``rho``.
+        rho : float, optional
+            Cost in zCDP (zero-concentrated DP), above 0.
 
         Returns
         -------
         Estimate
-            Released standard deviation, with the divisor n - 1.
+            Released standard deviation, in the units of the attribute. Its interval covers
+            noise alone.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return self._answer_kind("standard_deviation", name, **how)
 
     def correlation(self, first: str, second: str, **how: Unpack[_Options]) -> Estimate:
-        """Pearson correlation of two numeric attributes, from released means and moments.
+        """Charge the budget, and return the noisy Pearson correlation of two numeric attributes.
+
+        It is computed from released means and moments.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
         first, second : str
             Numeric attributes.
-        **how
-            As for `count`, without ``by``.
+        where : str, optional
+            Condition of the subpopulation, see `parse_where`. By default all rows.
+        epsilon : float, optional
+            Cost in pure DP, above 0. Give either ``epsilon`` or ``rho``.
+        rho : float, optional
+            Cost in zCDP (zero-concentrated DP), above 0.
 
         Returns
         -------
         Estimate
-            Released correlation in [-1, 1].
+            Released correlation in [-1, 1]. Its interval covers noise alone.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return self._answer_kind("correlation", first, second, **how)
 
     def histogram(self, name: str, **how: Unpack[_Options]) -> LevelEstimates:
-        """Count the rows of each level (or bin) of an attribute, without missing rows.
+        """Charge the budget, and return noisy numbers of rows for all levels of an attribute.
+
+        Rows in which the attribute is still missing after imputation are left out. All levels
+        together cost as much as one count.
+
+        The options and the cost are keyword arguments.
 
         Parameters
         ----------
         name : str
             An attribute.
-        **how
-            As for `count`, without ``by``.
+        where : str, optional
+            Condition of the subpopulation, see `parse_where`. By default all rows.
+        epsilon : float, optional
+            Cost in pure DP, above 0. Give either ``epsilon`` or ``rho``.
+        rho : float, optional
+            Cost in zCDP (zero-concentrated DP), above 0.
 
         Returns
         -------
         LevelEstimates
-            Released number of rows of each level.
+            Released number of rows of each level in declared order, or of each bin in
+            increasing order.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget cannot afford the question. Nothing is charged, and nothing is computed.
+        ParameterError
+            If the question does not fit the schema, or not exactly one cost is given. Nothing
+            is charged.
+        DataError
+            If a numeric attribute of the question has bins only, no values.
+        SchemaError
+            If the bounds of a numeric attribute are too close for floating-point numbers.
+        UnprovenError
+            If no bound is known for the requested combination of options.
         """
         return cast("LevelEstimates", self._answer_kind("histogram", name, **how))
 
@@ -341,7 +592,11 @@ def run_queries(
     undeclared: str = "refuse",
     may_refuse: bool = False,
 ) -> list[Estimate | LevelEstimates]:
-    """Answer questions about rows that are imputed in one way.
+    """Answer several questions about a private table with noise, for one total epsilon.
+
+    The missing cells are filled once. The budget is charged for each question before it is
+    computed. If public facts rule out a question, or the budget is too small for all questions,
+    nothing is charged.
 
     Parameters
     ----------
@@ -352,28 +607,40 @@ def run_queries(
     questions : sequence of Statistic
         The questions, at least one.
     epsilon : float
-        Total cost of all questions, error bars included. Each question has an equal part.
+        Total cost of all questions in pure DP, intervals included. Each question has an equal part.
     budget : Filter
-        Charged with epsilon.
-    undeclared : {"refuse", "accept"}
-        See `ImputedStatistics`.
+        Privacy budget that is charged.
+    undeclared : {"refuse", "accept"}, default "refuse"
+        Whether a schema with facts that were read from private data and not declared public
+        raises an error.
     may_refuse : bool, default False
-        See `ImputedStatistics`.
+        Whether the source of the table may raise an error because of a row, as CSV files may.
+        Then the guarantee states that errors are not private.
 
     Returns
     -------
     list of Estimate or LevelEstimates
-        One for each question.
+        Released. One for each question, in their order.
 
     Raises
     ------
     BudgetExceededError
-        If the questions together do not fit into the budget. Nothing is charged then, and nothing
-        is read.
+        If the questions together do not fit into the budget. Nothing is charged, and nothing is
+        read.
     ParameterError
-        If public facts rule a question out. The question may not fit the schema, or read a cell
+        If public facts rule out a question. The question may not fit the schema, or read a cell
         that may be missing and is not filled. Or the groups of ``by`` are imputed, and noise is
         expected to hide a group of 10,000 rows.
+    DataError
+        If the rows are not a `Table`, or a numeric attribute of a question has bins only, no
+        values.
+    SchemaError
+        If the schema has a unit of protection (all rows of one person), weights, or facts that
+        are not declared public. An attribute that cannot be imputed raises the error, too.
+    LedgerError
+        If the schema names a ledger and the budget is not a part of it.
+    UnprovenError
+        If no bound is known for the imputation or for a question.
 
     Examples
     --------
@@ -409,22 +676,36 @@ def check_queries(
     *,
     epsilon: float,
 ) -> None:
-    """Check several questions by public facts, before any charge.
+    """Raise an error if public facts rule out one of several questions about a table.
 
-    Nothing is charged, and no row is read. So the check may use a table without rows, before the
-    private table is opened. So a table without rows does, before the private one is opened.
+    No row is read, and nothing is charged. So the table may be without rows, before the private
+    table is opened.
 
     Parameters
     ----------
     table : Table
-        A table of the schema. Its rows are not needed, and no ledger is charged.
-    imputation, questions, epsilon
-        As `run_queries` takes them.
+        A table with the schema of the private rows. Its rows are not read.
+    imputation : KNNImputation or None
+        Imputation of missing cells. None if no cell that a question reads may be missing.
+    questions : sequence of Statistic
+        The questions, at least one.
+    epsilon : float
+        Total cost of all questions in pure DP. Each question has an equal part.
 
     Raises
     ------
     ParameterError
-        As `run_queries` raises it.
+        If a question does not fit the schema, or reads a cell that may be missing and is not
+        filled. Or the groups of ``by`` are imputed, and noise is expected to hide a group of
+        10,000 rows.
+    DataError
+        If the argument is not a `Table`, or a numeric attribute of a question has bins only, no
+        values.
+    SchemaError
+        If the schema has a unit of protection (all rows of one person) or weights, or an
+        attribute cannot be imputed.
+    UnprovenError
+        If no bound is known for the imputation or for a question.
     """
     never_charged = Filter(1.0)
     statistics = ImputedStatistics(table, imputation, budget=never_charged, undeclared="accept")
@@ -465,28 +746,30 @@ def read_questions(
     where: str | None = None,
     uncertainty: Uncertainty | None = None,
 ) -> list[Statistic]:
-    """Return the statistics of questions such as ``mean(income) by region``.
+    """Return the questions about a table that texts such as ``mean(income) by region`` ask.
 
     Parameters
     ----------
     texts : sequence of str
         The questions, as `missdp.schema.question_text` reads them.
     schema : Schema
-        Attributes that they may name.
+        Public facts about the attributes that they may name.
     where : str, optional
-        The subpopulation of all questions.
+        Condition of the subpopulation of all questions, see `parse_where`. By default all rows.
     uncertainty : {"total", "noise", "worst-case"}, optional
-        See `Statistic`. By default "total".
+        Intervals of the answers, see `Statistic`. By default "total" where it is defined.
 
     Returns
     -------
     list of Statistic
-        One for each question.
+        Public. One for each question, in their order.
 
     Raises
     ------
     ParameterError
         If a question cannot be read, or if "total" is requested where it is not defined.
+    UnprovenError
+        If "worst-case" is requested for a statistic without a proven bound.
 
     Examples
     --------
@@ -527,21 +810,25 @@ def _read(text: str, question: Question) -> tuple[str, tuple[str, ...], str | No
 def read_imputation(
     schema: Schema, *, impute: str = "", match: str = "", group: str = "", k: int = 1
 ) -> KNNImputation | None:
-    """Return the imputation of missing cells, from names that are separated by commas.
+    """Return the nearest-neighbour imputation that comma-separated names of attributes describe.
 
     Parameters
     ----------
     schema : Schema
-        Attributes that are named. A name that holds a comma stands in backticks.
-    impute, match, group : str
-        The attributes to fill, the matching attributes, and the attributes on which donors agree
-        exactly. If all are blank, nothing is filled.
+        Public facts about the attributes. A name that holds a comma stands in backticks.
+    impute : str, default ""
+        Attributes whose missing cells are filled.
+    match : str, default ""
+        Attributes by which near donors (rows whose cells are copied) are found, all with weight 1.
+    group : str, default ""
+        Attributes on which donors agree exactly.
     k : int, default 1
-        Donors per incomplete row.
+        Donors for each incomplete row, from 1 to 1000.
 
     Returns
     -------
     KNNImputation or None
+        Public parameters. None if all three texts are blank.
 
     Raises
     ------
@@ -563,26 +850,28 @@ def read_imputation(
 def needed_attributes(
     imputation: KNNImputation | None, questions: Sequence[Statistic], schema: Schema
 ) -> tuple[Schema, set[str] | None]:
-    """Return the attributes that questions need, and the attributes whose values they need.
+    """Return the attributes of a table that must be read to answer several questions.
 
-    Public facts decide. None means that all attributes and values are needed. This is the case for
-    a question that public facts rule out, and if facts are not declared public. It is also the case
-    if the facts about some attributes alone would be rejected: among many rules, a contradiction
-    may go unnoticed.
+    Public facts decide, and no row is read. All attributes are needed if public facts rule a
+    question out, or if facts are not declared public. They are also needed if the schema of some
+    attributes alone would be rejected: among many rules, a contradiction may go unnoticed.
 
     Parameters
     ----------
-    imputation, questions
-        As `run_queries` takes them.
+    imputation : KNNImputation or None
+        Imputation of missing cells.
+    questions : sequence of Statistic
+        The questions.
     schema : Schema
-        Public facts about all rows.
+        Public facts about all attributes.
 
     Returns
     -------
     schema : Schema
-        The schema of the attributes that are read.
+        Public facts about the attributes that are read.
     valued : set of str or None
-        Attributes whose values are needed. Levels or bins of other attributes are enough.
+        Attributes whose values are needed. Levels or bins of other attributes are enough. None
+        if all values are needed.
 
     Examples
     --------
@@ -609,18 +898,24 @@ def needed_attributes(
 def close_levels(
     imputation: KNNImputation | None, questions: Sequence[Statistic], schema: Schema
 ) -> Schema:
-    """Return a schema without open attributes, if no question needs them.
+    """Return a schema without its open attributes, those whose levels are not declared.
+
+    The levels of an open attribute are not known before a release finds them. Rows of a table can
+    be read without these attributes.
 
     Parameters
     ----------
-    imputation, questions
-        As `run_queries` takes them.
+    imputation : KNNImputation or None
+        Imputation of missing cells.
+    questions : sequence of Statistic
+        The questions.
     schema : Schema
-        Public facts about all rows.
+        Public facts about all attributes.
 
     Returns
     -------
     Schema
+        Public. The open attributes are ignored columns. It is the argument if no attribute is open.
 
     Raises
     ------

@@ -55,7 +55,22 @@ QUERIES = (RowCounts, RowSums, CustomQuery)
 
 @dataclass(frozen=True)
 class ObservedOn:
-    """Selection of the rows that have a value in all of some attributes, as they were read."""
+    """Change of private rows in a session that keeps only rows with a value in some attributes.
+
+    A cell has a value if it was observed when the table was read. Each row is kept or dropped by
+    its own cells. Pass it to ``Session.apply``. Answers are then charged as reads of these rows
+    only, which a guarantee for the complete table can use.
+
+    Parameters
+    ----------
+    names : frozenset of str
+        Attributes in which a row must have a value. At least one attribute of the rows.
+
+    Examples
+    --------
+    >>> sorted(ObservedOn({"age", "income"}).names)
+    ['age', 'income']
+    """
 
     names: frozenset[str]
 
@@ -65,10 +80,21 @@ class ObservedOn:
 
 @dataclass(frozen=True)
 class EachLevel:
-    """Division of rows into the levels of an attribute. Each query is answered for each level.
+    """Change of private rows in a session that divides them into the levels of an attribute.
 
-    A row is in at most one group, by its own cell. So all groups together cost as much as one
-    group. The value of a measurement is a tuple with one `Measurement` for each level.
+    Each query is then answered for each level. A row is in at most one group, by its own cell. So
+    all groups together cost as much as one group. The value of a measurement is a tuple with one
+    `Measurement` for each level, in declared order. Pass it to ``Session.apply``.
+
+    Parameters
+    ----------
+    name : str
+        An attribute of the rows with levels or bins, which no imputation fills.
+
+    Examples
+    --------
+    >>> EachLevel("gender").name
+    'gender'
     """
 
     name: str
@@ -79,20 +105,30 @@ class EachLevel:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Public facts about single rows.
+    """Public facts about the private rows of a session on a table, after changes of the rows.
 
-    Attributes
+    `TableRows` holds them. They decide the noise and the price of a query, so both are known before
+    any charge.
+
+    Parameters
     ----------
     schema : Schema
-        The schema, in which all missing cells are plainly missing.
+        The schema, in which all kinds of missing cells are one kind.
     valued : frozenset of str
-        The numeric attributes that have values, and not only bins.
-    imputed : frozenset of str
-        The attributes whose missing cells are filled from other rows.
-    observed : frozenset of str
+        Numeric attributes that have values, and not only bins.
+    imputed : frozenset of str, default frozenset()
+        Attributes whose missing cells are filled from other rows.
+    observed : frozenset of str, default frozenset()
         Only rows that have a value in all of these attributes are read.
-    groups : str
+    groups : str, default ""
         The attribute whose levels are the groups. Empty if there are no groups.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> facts = TableRows.of(yrbss().table()).facts
+    >>> "age" in facts.schema.names, facts.groups
+    (True, '')
     """
 
     schema: Schema
@@ -160,16 +196,34 @@ class ChosenRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableRows:
-    """The private rows of a table, with their public facts.
+    """Private rows of a table, each protected by itself, with public facts, for a session.
+
+    A session on these rows charges a budget and releases noisy answers to `RowCounts`, `RowSums`
+    and `CustomQuery`. This object computes exact answers, which stay private, and releases nothing.
+    `open_table` makes a session.
+
+    Parameters
+    ----------
+    facts : TableFacts
+        Public facts about the rows.
+    rows : ChosenRows
+        The private rows.
+    imputation : NearestNeighbours, optional
+        Fills the cells of the attributes that ``facts.imputed`` names. Public parameters.
 
     Attributes
     ----------
-    facts : TableFacts
-        Public.
-    rows : ChosenRows
-        The rows. Private.
-    imputation : NearestNeighbours, optional
-        Fills the cells of the attributes that ``facts.imputed`` names. Public.
+    adjacency : {"add-remove"}
+        Neighbouring relation of all guarantees: one row is added or removed.
+    conditions : tuple of Condition
+        Empty: the rows add no condition to a guarantee.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> rows = TableRows.of(yrbss().table())
+    >>> sorted(rows.changed(ObservedOn({"age"}), None).facts.observed)
+    ['age']
     """
 
     facts: TableFacts
@@ -181,22 +235,24 @@ class TableRows:
 
     @classmethod
     def of(cls, table: Table) -> TableRows:
-        """Return the rows of a table, in which all missing cells are plainly missing.
+        """Return the rows of a private table for a session, with one kind of missing cell.
 
         Parameters
         ----------
         table : Table
-            The private rows, each of them protected by itself.
+            Private rows, each of them protected by itself.
 
         Returns
         -------
         TableRows
-            Private rows.
+            Private rows. Nothing is computed yet.
 
         Raises
         ------
         DataError
-            If the argument is not a Table.
+            If the argument is not a `Table`.
+        SchemaError
+            If the schema has a unit of protection (all rows of one person) or weights.
         """
         if not isinstance(table, Table):
             raise DataError("statistics need a Table. Use Table.read(data, schema)")
@@ -210,35 +266,49 @@ class TableRows:
 
     @property
     def ledger(self) -> str:
-        """The budget in a ledger that must pay for every read. Empty without a ledger."""
+        """Public name of the ledger budget that must pay for every answer, or an empty text.
+
+        Returns
+        -------
+        str
+            The name in the schema of the table. Empty without a ledger.
+        """
         return self.facts.schema.ledger
 
     def expect(self, queries: Any) -> None:
-        """Nothing is prepared in advance."""
+        """Ignore an announcement of queries, because nothing is prepared in advance.
+
+        Parameters
+        ----------
+        queries : iterable
+            Ignored.
+        """
 
     # Changes
 
     def changed(self, change: Any, rng: Any) -> TableRows:  # noqa: ARG002
-        """Return the rows after one of the changes of this file. They are computed when needed.
+        """Return the private rows after a change with public parameters, without computing them.
 
         Parameters
         ----------
         change : NearestNeighbours, ObservedOn or EachLevel
-            Public parameters of the change.
-        rng
-            Ignored: changes of single rows draw nothing.
+            Fills missing cells, keeps only rows with values, or divides the rows into groups.
+        rng : object
+            Ignored, because these changes draw no random numbers.
 
         Returns
         -------
         TableRows
-            Private rows.
+            Private rows. They are computed when an answer needs them.
 
         Raises
         ------
         ParameterError
-            If public facts rule the change out.
+            If the change has another type, or public facts rule it out. Rows are chosen before
+            they are imputed, and imputed before they are divided. Each of the last two happens
+            once.
         UnprovenError
-            If a grouping attribute is imputed.
+            If a grouping attribute is imputed or is not an attribute of the rows.
         """
         changes: dict[type, Callable[[Any], TableRows]] = {
             NearestNeighbours: self._imputed,
@@ -283,26 +353,32 @@ class TableRows:
     # Queries
 
     def plan(self, query: Any, mechanism: Any) -> Release:
-        """Return the release of a query with its price. It depends on public facts only.
+        """Return the price, noise and computation of an answer to a query, before any charge.
+
+        Public facts alone decide it. A query that reads filled cells gets noise in proportion to a
+        private smooth bound on its sensitivity. The scale of this noise is released with the
+        answer.
 
         Parameters
         ----------
         query : RowCounts, RowSums or CustomQuery
             The query, of exactly one of these types.
         mechanism : Cost or Noise
-            The cost of the answer, or its noise.
+            The cost of the answer, or its noise. A query that reads filled cells needs a cost.
 
         Returns
         -------
         Release
-            Price, noise and radius are public. ``exact`` computes private numbers.
+            Its accounting event, noise and expected error are public. Its function ``exact``
+            computes private numbers.
 
         Raises
         ------
         ParameterError
-            If the query or the mechanism has another type.
+            If the query or the mechanism has another type, or the cost is too small for any noise.
         UnprovenError
-            If the query reads imputed cells and has no bound.
+            If the query reads filled cells and has no bound, or the cost is in a measure
+            without a bound.
         """
         if type(query) not in QUERIES:  # a subclass could state another sensitivity
             names = ", ".join(kind.__name__ for kind in QUERIES)
@@ -384,25 +460,41 @@ def open_table(
     undeclared: str = "refuse",
     may_refuse: bool = False,
 ) -> Session:
-    """Return a session on the rows of a table.
+    """Return a session that charges a budget and answers queries of single rows of a private table.
+
+    Use it for counts and sums that `ImputedStatistics` does not offer.
 
     Parameters
     ----------
     table : Table
-        The private rows.
+        Private rows, each of them protected by itself.
     budget : Filter
-        Charged before anything is computed.
-    random_state : int or None
-        A seed, for tests and examples. None: noise from the operating system.
-    undeclared : {"refuse", "accept"}
-        Whether a schema with facts that were not declared public raises an error.
+        Privacy budget that is charged before anything is computed.
+    random_state : int or None, default None
+        None draws noise from a secure source. A seed is for tests, and the guarantee then
+        states it as a condition.
+    undeclared : {"refuse", "accept"}, default "refuse"
+        Whether a schema with facts that were read from private data and not declared public
+        raises an error.
     may_refuse : bool, default False
         Whether the source of the table may raise an error because of a row, as CSV files may.
+        Then the guarantee states that errors are not private.
 
     Returns
     -------
     Session
-        Answers queries of single rows. It charges ``budget``.
+        It answers `RowCounts`, `RowSums` and `CustomQuery`, under add-remove adjacency (one row
+        is added or removed).
+
+    Raises
+    ------
+    DataError
+        If the argument is not a `Table`.
+    SchemaError
+        If the schema has a unit of protection (all rows of one person), weights, or facts that
+        are not declared public.
+    LedgerError
+        If the schema names a ledger and the budget is not a part of it.
 
     Examples
     --------

@@ -44,7 +44,10 @@ _OF = {
 
 @dataclass(frozen=True)
 class Statistic:
-    """A question about a table: a statistic, its attributes and its subpopulation.
+    """A question about a table: the kind of statistic, its attributes and its subpopulation.
+
+    It is public. `ImputedStatistics.answer` and `run_queries` answer it, and `read_questions` reads
+    it from text.
 
     Parameters
     ----------
@@ -102,7 +105,7 @@ class Statistic:
             raise ParameterError(f"{self.kind} takes {expected}")
 
     def predicates(self, schema: Schema) -> tuple[Predicate, Predicate | None]:
-        """Return the subpopulation, and the condition of a proportion.
+        """Return a question's parsed conditions: its subpopulation, and the proportion's condition.
 
         Parameters
         ----------
@@ -111,8 +114,15 @@ class Statistic:
 
         Returns
         -------
-        tuple of (Predicate, Predicate or None)
-            The condition is None for other statistics.
+        where : Predicate
+            Condition of the subpopulation. Public.
+        condition : Predicate or None
+            Condition whose share is computed. None if the statistic is not a proportion. Public.
+
+        Raises
+        ------
+        ParameterError
+            If a text is not a condition, or does not fit the schema.
         """
         where = parse_where(self.where, schema)
         if self.kind != "proportion":
@@ -120,9 +130,9 @@ class Statistic:
         return where, parse_where(self.of[0], schema, named=self.kind)
 
     def reads(self, schema: Schema) -> frozenset[str]:
-        """Return the attributes that the question reads.
+        """Return the names of all attributes of the table that the question reads.
 
-        Reads public facts only. Raises ParameterError if an attribute does not suit the statistic.
+        No row is read.
 
         Parameters
         ----------
@@ -132,7 +142,12 @@ class Statistic:
         Returns
         -------
         frozenset of str
-            Names of attributes.
+            Public names of attributes, those of the subpopulation and of ``by`` included.
+
+        Raises
+        ------
+        ParameterError
+            If an attribute does not suit the statistic, or a condition does not fit the schema.
         """
         where, condition = self.predicates(schema)
         groups: set[str] = set()

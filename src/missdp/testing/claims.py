@@ -57,14 +57,19 @@ _SIGMAS = 9.0  # largest threshold in SDs, exceeded less than once in 10^18 tria
 
 @dataclass(frozen=True)
 class Claim:
-    """Bounds on a test that distinguishes two neighbours.
+    """Privacy claim that limits how well any test can distinguish two neighbouring tables.
+
+    A test guesses whether one row was in the table. A *hit* is a correct guess that the row was
+    there, and a *false alarm* is a wrong guess that it was there. A privacy guarantee bounds the
+    chance of a hit for each chance of a false alarm. `audit` and `judge` compare this bound with
+    the result of an attacker.
 
     Parameters
     ----------
     pairs : tuple of (float, float)
-        (epsilon, delta) that are claimed, all of them at once.
+        Pairs (epsilon, delta) of approximate DP that are claimed, all of them at once.
     mu : float, default infinity
-        Gaussian differential privacy that is claimed.
+        Parameter mu of Gaussian differential privacy that is claimed. Infinity claims nothing.
 
     Notes
     -----
@@ -82,7 +87,7 @@ class Claim:
     mu: float = math.inf
 
     def max_hits(self, alarms: float) -> float:
-        """Return the largest chance of a hit that is allowed.
+        """Return the largest chance of a hit that a privacy claim allows, given the false alarms.
 
         Parameters
         ----------
@@ -101,7 +106,7 @@ class Claim:
         return max(alarms, min(bounds))
 
     def mu_at(self, alarms: float) -> float:
-        """Return the mu of the largest chance of a hit that is allowed.
+        """Return the mu of Gaussian DP that allows as many hits as a claim, given the false alarms.
 
         Parameters
         ----------
@@ -111,14 +116,16 @@ class Claim:
         Returns
         -------
         float
-            The mu of a Gaussian mechanism with these chances.
+            The mu of a Gaussian mechanism with this chance of a false alarm and the largest
+            allowed chance of a hit, at least 0. It may be infinite. At the ends 0 and 1 it is
+            the mu of the claim.
         """
         if not 0 < alarms < 1:
             return self.mu
         return float(ndtri(self.max_hits(alarms)) - ndtri(alarms))
 
     def and_also(self, other: Claim) -> Claim:
-        """Return both claims at once.
+        """Return the claim that two privacy claims hold at once.
 
         Parameters
         ----------
@@ -128,23 +135,24 @@ class Claim:
         Returns
         -------
         Claim
-            Both claims must hold.
+            It has the pairs of both claims, and the smaller mu.
         """
         return Claim((*self.pairs, *other.pairs), min(self.mu, other.mu))
 
     @classmethod
     def of(cls, events: Claim | Guarantee | Iterable[Event]) -> Claim:
-        """Return the claim of a guarantee, or of events that were fixed in advance.
+        """Return the strongest known claim that a privacy guarantee or a set of charges makes.
 
         Parameters
         ----------
         events : Claim, Guarantee or iterable of Event
-            Events are a fixed composition.
+            A guarantee, or accounting events of noisy releases. Events are a composition that
+            was fixed in advance. A claim is returned unchanged.
 
         Returns
         -------
         Claim
-            The strongest claim that is known.
+            It may claim nothing if no bound is proven for the events.
         """
         if isinstance(events, Claim):
             return events
@@ -177,22 +185,29 @@ def _pairs(events: tuple[Event, ...]) -> tuple[tuple[float, float], ...]:
 
 
 def mu_of(event: Event) -> float:
-    """Return the smallest proven mu of Gaussian DP that covers an event, or infinity.
+    """Return the smallest proven mu of Gaussian DP that covers an accounting event.
 
-    For discrete Gaussian noise on counts the largest mu of all corners of its trade-off curve is
-    found numerically, for false alarms above 10^-18. The curve of the Gaussian is convex, so it
-    lies below the rest. Steps that read every row are Gaussian. For steps that sample rows no mu is
-    proven here. For all other events `missdp.accounting.measures` proves the mu.
+    The event describes one noisy release. For discrete Gaussian noise on counts, the largest mu of
+    all corners of its trade-off curve is found numerically, for false alarms above 10^-18. The
+    curve of the Gaussian is convex, so it lies below the rest. Training steps that read every row
+    are Gaussian. For steps that sample rows no mu is proven here. For all other events
+    `missdp.accounting.measures` proves the mu.
 
     Parameters
     ----------
     event : Event
-        A charge.
+        An accounting event of a noisy release.
 
     Returns
     -------
     float
-        A mu, or infinity if no mu is proven.
+        A mu, at least 0, or infinity if no mu is proven.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> round(mu_of(PureEvent(epsilon=1.0)), 3)
+    1.232
     """
     if isinstance(event, GaussianEvent) and event.discrete and event.sensitivity < 2 - 1e-9:
         return _discrete_gaussian_mu(event.sigma)
@@ -216,25 +231,42 @@ def _discrete_gaussian_mu(sigma: float) -> float:
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Audit(Record):
-    """The result of an attacker, beside the bound of the claim.
+    """Result of an attack on a private computation, beside the bound of its privacy claim.
+
+    `audit`, `audit_synthesizer` and `judge` return it. An attacker guesses from the answers of a
+    run whether one row was in the table. All numbers are about example tables and are not private.
 
     Parameters
     ----------
+    subject : str
+        Name of the audited code.
     trials : int
         Runs on each of the two tables. A quarter of them chose the threshold.
-    hits, alarms : float
-        Share of runs on the table with the row, and on the one without, that passed the threshold.
+    hits : float
+        Share of runs on the table with the row that passed the threshold, in [0, 1].
+    alarms : float
+        Share of runs on the table without the row that passed the threshold, in [0, 1].
     mu_emp : float
-        Point estimate of mu from these shares.
+        Point estimate of mu, the parameter of Gaussian DP, from these shares.
     mu_low : float
         Lower confidence bound on mu.
     mu_claim : float
         The largest mu that the claim allows at a share of false alarms within its bounds.
     flagged : bool
-        True if the claim is refuted with the confidence. Then the lower bound on the hits exceeds
-        the allowed hits at the upper bound on the false alarms.
+        True if the claim is refuted with the confidence. Then the lower bound on the hits
+        exceeds the allowed hits at the upper bound on the false alarms.
+    confidence : float
+        Confidence of the bounds, above 0 and below 1.
     blind : tuple of str
-        Mechanisms that could not be used, since no `log_ratio` is registered for them.
+        Class names of mechanisms that could not be used, since no `log_ratio` is registered for
+        them.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).standard_normal((2, 400))
+    >>> result = judge(noise[0] + 1, noise[1], Claim((), mu=1.0))
+    >>> result.trials, result.flagged, round(result.mu_claim, 6)
+    (400, False, 1.0)
     """
 
     subject: str
@@ -252,7 +284,13 @@ class Audit(Record):
 
     @property
     def ratio(self) -> float:
-        """Ratio of the attacker's mu and the claim: ``mu_emp / mu_claim``."""
+        """Ratio of the attacker's estimated mu and the claimed mu: ``mu_emp / mu_claim``.
+
+        Returns
+        -------
+        float
+            A ratio near 1 shows that the claim is tight. It is infinite if the claimed mu is 0.
+        """
         return self.mu_emp / self.mu_claim if self.mu_claim else math.inf
 
     def __str__(self) -> str:
@@ -271,20 +309,22 @@ def judge(
     confidence: float = 0.95,
     subject: str = "audit",
 ) -> Audit:
-    """Return the verdict on a statistic that tends to be larger where a row is present.
+    """Return the verdict on a privacy claim from a statistic that is larger where a row is present.
 
-    Values are of independent runs. The first quarter of them chooses a threshold. The others count
-    hits and false alarms. Their shares have Clopper-Pearson bounds, each with half of the remaining
-    probability.
+    The first quarter of the runs chooses a threshold. The others count hits and false alarms: runs
+    with and without the row whose statistic reaches the threshold. Their shares have
+    Clopper-Pearson bounds, each with half of the remaining probability.
 
     Parameters
     ----------
-    present, absent : ndarray, shape (n_runs,)
-        The statistic in runs on the table with the row, and without it.
+    present : ndarray of float, shape (n_runs,)
+        The statistic in independent runs on the table with the row.
+    absent : ndarray of float, shape (n_runs,)
+        The statistic in independent runs on the table without the row.
     claim : Claim
         The claim that is tested.
     confidence : float, default 0.95
-        Confidence of the lower bound.
+        Confidence of the verdict, above 0 and below 1.
     subject : str, default "audit"
         Name of the audited code.
 
@@ -292,6 +332,12 @@ def judge(
     -------
     Audit
         The shares of hits and false alarms, and the verdict.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).standard_normal((2, 400))
+    >>> judge(noise[0] + 3, noise[1], Claim((), mu=1.0)).flagged
+    True
     """
     quarter = max(1, len(present) // 4)
     threshold = _best_threshold(present[:quarter], absent[:quarter], len(present), confidence)
@@ -356,32 +402,47 @@ def audit(
     seed: int = 0,
     subject: str = "audit",
 ) -> Audit:
-    """Return the power of an attacker who receives every answer of a run on one of two tables.
+    """Attack a private computation on two neighbouring tables, and test its privacy claim.
+
+    The attacker receives every answer of a run on one of two tables, and guesses the table by the
+    likelihood ratio of the answers. Use it on example tables only, because it reads exact numbers.
+    A claim that is not refuted is not proven.
 
     Parameters
     ----------
     run : callable
-        ``run(table)`` runs the audited code: a fit, a statistic, a private estimator. It opens its
-        sessions itself, so that they have the noise of the audit, for any ``random_state``. It is
-        stopped after its last answer.
-    table, neighbour
-        Two neighbouring inputs.
-    claim : Claim, Guarantee or events, optional
-        The claim. The default is the sum of the charges of the answers. It is a fixed composition
-        if all runs have the same charges, and a sum of squared mus otherwise.
+        ``run(table)`` runs the audited code: a fit, a statistic, a private estimator. It opens
+        its sessions itself, so that they have the noise of the audit, for any ``random_state``.
+        It is stopped after its last answer.
+    table : object
+        Example input without the row.
+    neighbour : object
+        Example input with the row.
+    claim : Claim, Guarantee or iterable of Event, optional
+        The claim. The default is the sum of the charges of the answers. It is a fixed
+        composition if all runs have the same charges, and a sum of squared mus otherwise.
     trials : int, default 400
-        Runs on each table. Each takes two: one that is answered, and one that computes the exact
-        numbers of the other table.
+        Runs on each table, at least 20. Each takes two: one that is answered, and one that
+        computes the exact numbers of the other table.
     scale : float, default 1.0
-        Draw noise with so many times its scale. An audit of a sound ``run`` with 0.7 shows that the
-        audit has power: it should be flagged.
+        Draw noise with so many times its scale, above 0. An audit of a sound ``run`` with 0.7
+        shows that the audit has power: it should be flagged.
     confidence : float, default 0.95
-        Confidence of the lower bound.
+        Confidence of the verdict, above 0 and below 1.
+    seed : int, default 0
+        Seed of the noise of all runs.
+    subject : str, default "audit"
+        Name of the audited code.
 
     Returns
     -------
     Audit
         The shares of hits and false alarms, and whether they refute the claim.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range, or the scale of a mechanism's noise cannot be changed.
 
     Examples
     --------
@@ -474,27 +535,45 @@ def audit_synthesizer(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Audit]:
-    """Return an audit of each strategy of a family.
+    """Attack fits of a synthesizer on two neighbouring tables, once for each missing-data strategy.
+
+    Use it on example tables only, because it reads exact numbers. A claim that is not refuted is
+    not proven.
 
     Parameters
     ----------
-    family, strategies
-        A family, and strategies of it. By default, all its strategies.
-    parameters : mapping, optional
-        Parameters of the family. Without an epsilon the audit chooses one with mu near 2, where
-        audits have most power. The audited code does not depend on it.
+    family : type of Synthesizer
+        Class of the synthesizer.
+    parameters : mapping of str to object, optional
+        Parameters of the synthesizer except the strategy. Without an epsilon the audit chooses
+        one with mu near 2, where audits have most power. The audited code does not depend on
+        it.
+    strategies : iterable of str, optional
+        Missing-data strategies to audit. By default, all strategies of the synthesizer.
     tables : pair of Table, optional
-        Two neighbours, the larger second. The default is twelve equal rows, and the same rows with
-        one that differs. If their schema declares a unit, of rows as `canary` or `Table.read`
-        choose them.
-    trials, scale, confidence, seed
-        See `audit`.
+        Two neighbouring example tables, the larger second. The default is twelve equal rows,
+        and these rows with one more row that differs. If their schema declares a unit of
+        protection (all rows of one person), the tables must hold rows as `canary` or
+        `Table.read` choose them.
+    trials : int, default 400
+        Runs on each table, at least 20.
+    scale : float, default 1.0
+        Draw noise with so many times its scale, above 0.
+    confidence : float, default 0.95
+        Confidence of the verdict, above 0 and below 1.
+    seed : int, default 0
+        Seed of the noise of all runs.
 
     Returns
     -------
     dict of str to Audit
-        By strategy. The claim is the sum of the charges of the answers, or the guarantee if it
-        claims less.
+        The result for each strategy. The claim is the sum of the charges of the answers, or the
+        guarantee if it claims less.
+
+    Raises
+    ------
+    ParameterError
+        If ``family`` is not a class of synthesizers, lacks a strategy, or a number is out of range.
     """
     _check(trials, confidence, scale)
     return {

@@ -34,11 +34,11 @@ SCHEMA = Schema(
         Numeric(name="score", lower=0, upper=1, bins=4),
     )
 )
-"""A schema with names and levels of several kinds, and one attribute without missing cells."""
+"""Schema of example tables: four attributes, of which one cannot be missing."""
 TINY = Schema(
     tuple(Categorical(name=n, levels=("common", "rare"), nullable=True) for n in ("x", "y"))
 )
-"""A schema of two attributes whose second level is rare, for audits."""
+"""Schema of example tables for audits: two nullable attributes with two levels each."""
 # Every kind of missing and of rule, with rules inside bins, and on attributes that are never
 # missing.
 _NUMBER: dict[str, Any] = {"integer": True, "nullable": True}
@@ -65,7 +65,7 @@ RULED = Schema(
         Never("stufe = 'c' and wohnt = true"),
     ),
 )
-"""A schema with every kind of missing and of rule."""
+"""Schema of example tables with every kind of missing cell and every kind of rule."""
 Codes = dict[str, NDArray[np.int64]]
 _ABSENT = 0.15  # share of cells that are not applicable without a rule
 
@@ -77,26 +77,32 @@ def has_kinds_or_rules(schema: Schema) -> bool:
 
 
 def example_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float = 0.2) -> Table:
-    """Return a table whose attributes depend on each other, with missing cells at random.
+    """Return a random example table for tests, with dependent attributes and missing cells.
 
-    Rules are applied to it, as they are to rows that are read. ``missing_rate`` is the share of
-    missing cells of each nullable attribute. All kinds of missing have the same probability.
+    Cells are missing at random, and all kinds of missing of an attribute have the same probability.
+    The rules of the schema are applied to the rows, as they are to rows of a file.
 
     Parameters
     ----------
     schema : Schema
         Schema of the table.
     n : int
-        Number of rows.
+        Number of rows, at least 0.
     seed : int, default 0
         Seed of the cells.
     missing_rate : float, default 0.2
-        Probability that a nullable cell is missing.
+        Probability that a nullable cell is missing, in [0, 1].
 
     Returns
     -------
     Table
         Not private.
+
+    Examples
+    --------
+    >>> table = example_table(TINY, 5)
+    >>> len(table), table.schema.names
+    (5, ('x', 'y'))
     """
     return _read_again(unprocessed_table(schema, n, seed, missing_rate=missing_rate))
 
@@ -174,11 +180,11 @@ def constant_table(schema: Schema, n: int, *, missing: bool = False) -> Table:
 
 
 def canary(schema: Schema, n: int) -> tuple[Table, Table]:
-    """Return a crowd of equal rows, and the crowd with one row that differs in every attribute.
+    """Return a table of equal rows, and the table with one more row that differs everywhere.
 
-    For every count, this row lies in a cell of its own, so no pair is easier to distinguish. If the
-    schema declares a unit, all rows of one unit differ. Their number is two above the limit, and
-    they are spread over the table.
+    No pair of neighbouring tables is easier to distinguish by counts, because this row lies in a
+    cell of its own. If the schema declares a unit of protection (all rows of one person), all rows
+    of one unit differ. Their number is two above the limit, and they are spread over the table.
 
     Parameters
     ----------
@@ -190,7 +196,13 @@ def canary(schema: Schema, n: int) -> tuple[Table, Table]:
     Returns
     -------
     tuple of (Table, Table)
-        Two neighbours, the larger second.
+        Two neighbouring example tables, the larger second. Not private.
+
+    Examples
+    --------
+    >>> few, more = canary(TINY, 12)
+    >>> len(few), len(more)
+    (12, 13)
     """
     crowd, more = constant_table(schema, n), _max_rows(schema)
     row = {a.name: np.full(more, a.size - 1) for a in schema}
@@ -222,10 +234,12 @@ def _appended(table: Table, row: Codes) -> Table:
 
 
 def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, Table, Codes]]:
-    """Yield pairs of neighbouring tables, and the rows by which they differ.
+    """Yield random pairs of neighbouring example tables, and the rows by which they differ.
 
-    Rows may break rules. The row is as it was before rules were applied to it. If the schema
-    declares a unit, the rows of one come last, two more than take part, in every third pair alike.
+    Tables have 0 to 30 rows. Rows may break rules, and the additional row is as it was before rules
+    were applied to it. If the schema declares a unit of protection (all rows of one person), the
+    tables differ by all rows of one unit. These rows come last. They are two more than the limit,
+    and in every third pair they are equal.
 
     Parameters
     ----------
@@ -238,8 +252,12 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
 
     Yields
     ------
-    tuple of (Table, Table, dict of str to ndarray)
-        A table, its neighbour, and the codes of the additional rows.
+    table : Table
+        An example table.
+    neighbour : Table
+        The table with the additional rows.
+    rows : dict of str to ndarray of int64
+        For each attribute, the codes of the additional rows.
     """
     rng, more = np.random.default_rng(seed), _max_rows(schema)
     for trial in range(trials):

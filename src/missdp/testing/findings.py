@@ -124,7 +124,9 @@ class UncheckedPromise(Exception):  # noqa: N818 - neither kept nor broken
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Finding(Record):
-    """One promise that was checked.
+    """Result of one check of a promise that private code makes, such as a declared sensitivity.
+
+    `Report` collects findings. They are about example tables and are not private.
 
     Parameters
     ----------
@@ -135,7 +137,8 @@ class Finding(Record):
     case : str
         The case of the check: a strategy, a pair of tables.
     passed : bool
-    detail : str
+        True if the promise was checked and is kept.
+    detail : str, default ""
         The observation, and the remedy after a failure.
     checked : bool, default True
         False if the promise could not be checked, for the reason in ``detail``.
@@ -162,8 +165,20 @@ class Finding(Record):
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Report(Record):
-    """Findings of all checks of one subject, which print as a table.
+    """Findings of all checks of a synthesizer or function, which print as a table.
 
+    `check_synthesizer`, `check_sensitivity` and `check_non_interference` return it. Findings are
+    about example tables and are not private.
+
+    Parameters
+    ----------
+    subject : str
+        Name of the checked code.
+    findings : tuple of Finding
+        One finding for each promise and case, in the order of the checks.
+
+    Examples
+    --------
     >>> paid = Finding("sensitivity", "each charge pays for one read", "joint", True)
     >>> report = Report("MyFamily", (paid,))
     >>> print(report)
@@ -178,17 +193,35 @@ class Report(Record):
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """Promises that are not kept."""
+        """Findings of promises that were checked and are not kept.
+
+        Returns
+        -------
+        tuple of Finding
+            In the order of the checks. Empty if all checked promises are kept.
+        """
         return tuple(finding for finding in self.findings if finding.checked and not finding.passed)
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
-        """Promises that could not be checked: prove them otherwise."""
+        """Findings of promises that could not be checked here, and need a proof of another kind.
+
+        Returns
+        -------
+        tuple of Finding
+            In the order of the checks, with the reason in ``detail``.
+        """
         return tuple(finding for finding in self.findings if not finding.checked)
 
     @property
     def passed(self) -> bool:
-        """True if every promise that could be checked is kept. See ``unchecked`` for the others."""
+        """True if every promise that could be checked is kept.
+
+        Returns
+        -------
+        bool
+            It does not cover the promises of `unchecked`.
+        """
         return not self.failures
 
     def __str__(self) -> str:
@@ -200,7 +233,7 @@ class Report(Record):
         return "\n".join([title, *map(str, self.findings)])
 
     def checked(self) -> Report:
-        """Return the report if every promise is kept, and raise CheckFailedError otherwise.
+        """Return the report if every checked promise is kept, and raise an error otherwise.
 
         Returns
         -------
@@ -210,7 +243,7 @@ class Report(Record):
         Raises
         ------
         CheckFailedError
-            If a promise is not kept.
+            If a promise is not kept. The message lists the failures with remedies.
         """
         if self.passed:
             return self

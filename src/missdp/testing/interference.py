@@ -48,7 +48,7 @@ from missdp.testing.findings import (
 from missdp.testing.recording import UNANSWERED, RecordingNoise, ReplayedNoise
 
 PAIRS = ("two tables", "one missing cell", "full and empty", "one row and none", "constant columns")
-"""The pairs of tables on which answers are repeated."""
+"""Names of the pairs of example tables of `check_non_interference`."""
 
 Facts: TypeAlias = dict[str, str]
 _DEEP = 12  # largest depth of nested values that is compared
@@ -70,24 +70,42 @@ def check_non_interference(
     pairs: Iterable[str] | None = None,
     tables: Mapping[str, tuple[Any, Any]] | None = None,
 ) -> Report:
-    """Check that a fit, or any function, shows only its answers about the rows.
+    """Check that a fit or a function depends on the rows only through its charged answers.
+
+    The answers on one example table are kept and repeated on another table. All visible results
+    must then be equal, bit by bit: model, samples, saved file, messages, warnings, errors and state
+    outside the model. The duration is not compared. Never run it on private rows.
 
     Parameters
     ----------
     subject : type of Synthesizer, or callable
-        A family, or ``run(table)``, which opens a session and lets it answer. All that it returns
-        is compared, hidden attributes too. Return only the visible results, and not the session.
-    parameters, strategies, schema : optional
-        For a family, see `check_synthesizer`.
+        Class of a synthesizer, or ``run(table)``, which opens a session and lets it answer. All
+        that it returns is compared, hidden attributes too. Return only the visible results, and
+        not the session.
+    parameters : mapping of str to object, optional
+        Parameters of a synthesizer except the strategy.
+    strategies : iterable of str, optional
+        Missing-data strategies of a synthesizer to check. By default all strategies.
+    schema : Schema, optional
+        Schema of the example tables, ``SCHEMA`` by default. At least one attribute must be
+        nullable.
     pairs : iterable of str, optional
         Names of pairs of tables (see ``PAIRS``). All by default.
     tables : mapping of str to pair, optional
-        Pairs of tables for a function, by name, in place of example tables.
+        Pairs of example tables for a function, by name, in place of the default tables.
 
     Returns
     -------
     Report
-        A finding for each pair of tables.
+        A finding for each strategy and each pair of tables.
+
+    Raises
+    ------
+    CheckFailedError
+        If a visible result differs. The message lists the differences with remedies.
+    ParameterError
+        If the subject is neither a class of synthesizers nor a function, lacks a strategy, or
+        options of a synthesizer are given for a function.
 
     Examples
     --------

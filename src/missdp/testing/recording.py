@@ -56,7 +56,30 @@ class StopRecording(BaseException):
 
 @dataclass(frozen=True)
 class Answer:
-    """A released answer of a session, with its exact numbers."""
+    """One released answer of a session, with the exact numbers behind it, as a test records it.
+
+    `RecordingNoise` keeps one for each answer. The exact numbers are those of an example table.
+
+    Parameters
+    ----------
+    event : Event
+        Accounting event that the answer was charged with.
+    mechanism : Mechanism
+        The mechanism that drew the answer.
+    exact : object
+        The exact numbers, of a type that depends on the mechanism. None if they were not computed.
+    released : object
+        The released value.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.datasets import yrbss
+    >>> with RecordingNoise(0) as recording:
+    ...     model = PrivBayes(epsilon=1.0).fit(yrbss().table())
+    >>> type(recording.answers[0]).__name__
+    'Answer'
+    """
 
     event: Event
     mechanism: Mechanism
@@ -193,16 +216,18 @@ _PATCHES = _Patches()
 
 
 class RecordingNoise(SeededNoise):
-    """Seeded noise that keeps every answer with the exact numbers behind it.
+    """Seeded noise source for tests that keeps every answer with the exact numbers behind it.
 
-    Use it as a context manager. All sessions that this thread opens inside have their noise from
-    it, for any ``random_state``. So have fits, statistics and private estimators. As with every
-    seed, their guarantees state the condition `ExplicitSeed`. Recordings may be nested: a session
-    belongs to the innermost one that was installed when the session was opened.
+    Use it as a context manager, on example tables only. All sessions that this thread opens inside
+    have their noise from it, for any ``random_state``. So have fits, statistics and private
+    estimators. As with every seed, their guarantees state the condition `ExplicitSeed`. Recordings
+    may be nested: a session belongs to the innermost recording that was installed when the session
+    was opened. A subclass overrides `answer` for answers of another kind.
 
     Parameters
     ----------
     seed : int
+        Seed of the noise, at least 0.
     scale : float, default 1.0
         Draw the noise with so many times its scale: a bug that an audit must find.
     stop_after : int, optional
@@ -212,15 +237,15 @@ class RecordingNoise(SeededNoise):
     ----------
     answers : list of Answer
         The answers, in order.
+    outside_reads : int
+        Number of times that watched rows were read outside of an answer.
+    generators : int
+        Number of random generators that were handed out for post-processing.
 
     Raises
     ------
     ParameterError
         If the recording is installed already.
-
-    Notes
-    -----
-    Override `answer` for answers of another kind.
 
     Examples
     --------
@@ -250,28 +275,39 @@ class RecordingNoise(SeededNoise):
         _PATCHES.remove(self)
 
     def answer(self, event: Event, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the answer of a mechanism, and keep it.
+        """Compute the exact numbers of a query, draw the released answer, and keep both.
+
+        A session calls it in place of the mechanism.
 
         Parameters
         ----------
         event : Event
-            The event that the answer was charged with.
+            Accounting event that the answer was charged with.
         mechanism : Mechanism
             The mechanism that draws the answer.
         exact : callable
-            Computes the exact numbers.
+            Function without arguments that returns the exact numbers.
 
         Returns
         -------
         object
             The released value.
+
+        Raises
+        ------
+        ParameterError
+            If the scale of the mechanism's noise cannot be changed.
+        StopRecording
+            If ``stop_after`` answers were given.
         """
         behind = self._computed(mechanism, exact)
         released = self.drawn(mechanism, copy.deepcopy(behind))
         return self._keep(Answer(event, mechanism, behind, released))
 
     def watched(self, table: Table) -> WatchedRows:
-        """Return rows whose reads outside of an answer ``outside_reads`` counts.
+        """Return rows of an example table whose reads outside of an answer are counted.
+
+        The attribute ``outside_reads`` counts them.
 
         Parameters
         ----------
@@ -304,7 +340,7 @@ class RecordingNoise(SeededNoise):
         return copy.deepcopy(answer.released)
 
     def drawn(self, mechanism: Mechanism, behind: Any) -> Any:
-        """Draw an answer, with noise of the requested scale or of a false scale.
+        """Draw a released answer, with noise of the requested scale or of a false scale.
 
         Parameters
         ----------
@@ -342,19 +378,66 @@ class RecordingNoise(SeededNoise):
         return scale * self.scale
 
     def discrete_laplace(self, scale: float, size: Any) -> Any:
-        """Draw Laplace noise, with the requested scale or a false scale."""
+        """Draw discrete Laplace noise, with the requested scale times the factor of the recording.
+
+        Parameters
+        ----------
+        scale : float
+            Requested scale of the noise, above 0.
+        size : int or tuple of int
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray of int
+            Noise of the shape ``size``.
+        """
         return super().discrete_laplace(self._scaled(scale), size)
 
     def discrete_gaussian(self, sigma: float, size: Any) -> Any:
-        """Draw Gaussian noise, with the requested scale or a false scale."""
+        """Draw discrete Gaussian noise, with the requested scale times the factor of the recording.
+
+        Parameters
+        ----------
+        sigma : float
+            Requested scale of the noise, about its standard deviation, above 0.
+        size : int or tuple of int
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray of int
+            Noise of the shape ``size``.
+        """
         return super().discrete_gaussian(self._scaled(sigma), size)
 
     def noisy_max(self, scores: Any, scale: float, **more: Any) -> int:
-        """Select with the requested scale or a false scale."""
+        """Select a candidate by noisy scores, with noise scaled by the recording's factor.
+
+        Parameters
+        ----------
+        scores : array_like of float, shape (n_candidates,)
+            Exact scores.
+        scale : float
+            Requested scale of the noise, above 0.
+        **more : object
+            Further options, as ``SeededNoise.noisy_max`` takes them.
+
+        Returns
+        -------
+        int
+            Number of the selected candidate, from 0.
+        """
         return super().noisy_max(scores, self._scaled(scale), **more)
 
     def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing, equal in a recording and its repetitions."""
+        """Return a random generator for post-processing, equal in a recording and its repetitions.
+
+        Returns
+        -------
+        numpy.random.Generator
+            A generator that has a stream of its own for each call.
+        """
         self.generators += 1
         return _PerCall(self.seed, self.generators)
 
@@ -380,14 +463,44 @@ def fitted_inside(on: Subject, noise: RecordingNoise, rows: Table) -> Synthesize
 
 
 class ReplayedNoise(RecordingNoise):
-    """Noise that repeats the answers of a recording, and records exact numbers of its own.
+    """Noise source for tests that repeats the answers of a recording on another table.
+
+    Use it as a context manager around the code that was recorded. The code then receives the
+    recorded answers, so every visible difference came from the rows in another way. It records the
+    exact numbers of the other table.
 
     Parameters
     ----------
     recording : RecordingNoise
-        The answers that are repeated.
+        The recording whose answers are repeated.
     reads : bool, default True
-        If True, exact numbers are computed. Without them, ``exact`` of the answers is None.
+        If True, exact numbers are computed. If False, ``exact`` of the answers is None.
+
+    Attributes
+    ----------
+    answers : list of Answer
+        The answers so far, with the exact numbers of the other table.
+    difference : QuestionDiffersError or None
+        The first question that differs from the recorded question.
+
+    Raises
+    ------
+    QuestionDiffersError
+        At the end of the ``with`` block, if a question differed from the recorded question.
+    ParameterError
+        If the recording is installed already.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> from missdp.testing import TINY, canary
+    >>> few, more = canary(TINY, 500)
+    >>> with RecordingNoise(0) as recording:
+    ...     model = PrivBayes(epsilon=1.0).fit(few)
+    >>> with ReplayedNoise(recording) as again:
+    ...     model = PrivBayes(epsilon=1.0).fit(more)
+    >>> len(again.answers) == len(recording.answers)
+    True
     """
 
     def __init__(self, recording: RecordingNoise, *, reads: bool = True) -> None:
@@ -402,19 +515,19 @@ class ReplayedNoise(RecordingNoise):
             raise self.difference
 
     def answer(self, event: Event, mechanism: Mechanism, exact: Callable[[], Any]) -> Any:
-        """Return the recorded answer. Raise ``QuestionDiffersError`` for another question.
+        """Return the recorded answer to a question, and keep the exact numbers of the other table.
 
-        The error is raised again for every later question, and at the end of the ``with`` block. So
-        code that catches it is found, too.
+        A differing question raises the error again for every later question, and at the end of the
+        ``with`` block. So code that catches it is found, too.
 
         Parameters
         ----------
         event : Event
-            The event that the answer was charged with.
+            Accounting event that the answer was charged with.
         mechanism : Mechanism
             The mechanism of the answer.
         exact : callable
-            Computes the exact numbers.
+            Function without arguments that returns the exact numbers.
 
         Returns
         -------
@@ -425,6 +538,8 @@ class ReplayedNoise(RecordingNoise):
         ------
         QuestionDiffersError
             If the question differs from the recorded question.
+        StopRecording
+            If ``stop_after`` answers were given.
         """
         if self.difference is None and (how := self._difference(event, mechanism)):
             self.difference = QuestionDiffersError(how)

@@ -72,36 +72,51 @@ def check_sensitivity(
     trials: int = 20,
     seed: int = 0,
 ) -> Report:
-    """Check that one row moves exact numbers by at most the declared sensitivity of their charge.
+    """Check that one row changes exact numbers by at most their declared sensitivity.
 
-    Neighbours are drawn at random. The additional row has missing cells in every other pair. A row
-    with a missing cell in a required attribute of a charge must move nothing. There must be as many
-    reads of the rows as charges, in their order, and a family must not read them in between.
+    Neighbouring example tables are drawn at random. The additional row has missing cells in every
+    other pair. A row with a missing cell in a required attribute of a charge must change nothing.
+    There must be as many reads of the rows as charges, in their order, and a fit must not read rows
+    in between. If the schema declares a unit of protection (all rows of one person), neighbours
+    differ by all rows of one unit. They may change numbers by the largest number of rows of a unit
+    times the allowed change of one row. Never run it on private rows.
 
-    If the schema declares a unit, neighbours differ by all rows of one, which may move as much as
-    so many single rows.
-
-    `undercharges` states for each mechanism how far is too far. A mechanism that it does not know
+    `undercharges` states the allowed change for each mechanism. A mechanism that it does not know
     fails, and a mechanism that cannot be checked is listed as not checked.
 
     Parameters
     ----------
     subject : type of Synthesizer, or callable
-        A family, or ``run(table)``, which opens a session and lets it answer. If it returns the
-        budget that it charged, or a fitted model with a guarantee, charges are compared with
-        answers, too.
-    parameters, strategies, schema : optional
-        For a family, see `check_synthesizer`.
+        Class of a synthesizer, or ``run(table)``, which opens a session and lets it answer. If
+        it returns the budget that it charged, or a fitted model with a guarantee, charges are
+        compared with answers, too.
+    parameters : mapping of str to object, optional
+        Parameters of a synthesizer except the strategy.
+    strategies : iterable of str, optional
+        Missing-data strategies of a synthesizer to check. By default all strategies.
+    schema : Schema, optional
+        Schema of the example tables, ``SCHEMA`` by default.
     pairs : iterable of tuple, optional
         Neighbours for a function, instead of example tables. A pair is (table, neighbour). With
-        (table, neighbour, row), as `neighbours` yields them, required attributes are checked too.
+        (table, neighbour, row), as `neighbours` yields them, required attributes are checked
+        too.
     trials : int, default 20
         Pairs of neighbours for each strategy.
+    seed : int, default 0
+        Seed of tables and noise.
 
     Returns
     -------
     Report
         Findings on sensitivities and on charges, for each strategy.
+
+    Raises
+    ------
+    CheckFailedError
+        If a promise is not kept. The message lists the failures with remedies.
+    ParameterError
+        If the subject is neither a class of synthesizers nor a function, lacks a strategy, or
+        options of a synthesizer are given for a function.
 
     Examples
     --------

@@ -26,33 +26,43 @@ def check_synthesizer(
     audit_trials: int = 100,
     seed: int = 0,
 ) -> Report:
-    """Run every check on a synthesizer: non-interference, sensitivity and an audit.
+    """Check that a synthesizer keeps its privacy promises on example tables, or raise an error.
 
-    It runs on example tables by default, because reports show exact numbers.
+    It runs all checks for each missing-data strategy. Non-interference: a fit depends on the rows
+    only through charged answers. Sensitivity: one row changes exact numbers by at most the charged
+    amount. Audit: an attacker does not refute the claim. Reports show exact numbers, so never run
+    it on private rows.
 
     Parameters
     ----------
     family : type of Synthesizer
-    parameters : mapping, optional
-        Parameters of the family except the strategy, chosen so that its fits are quick.
+        Class of the synthesizer.
+    parameters : mapping of str to object, optional
+        Parameters of the synthesizer except the strategy, chosen so that its fits are quick.
     strategies : iterable of str, optional
-        Strategies to check. By default all strategies of the family.
+        Missing-data strategies to check. By default all strategies of the synthesizer.
     schema : Schema, optional
-        Schema of the example tables. At least one attribute must be nullable. There are two default
-        schemas: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
+        Schema of the example tables. At least one attribute must be nullable. There are two
+        default schemas: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
     trials : int, default 12
         Pairs of neighbours for the check of sensitivities.
     audit_trials : int, default 100
-        Runs of the audit on each of two tables. 0 leaves the audit out. More find smaller mistakes.
+        Runs of the audit on each of two tables, at least 20. 0 leaves the audit out. More runs
+        find smaller mistakes.
+    seed : int, default 0
+        Seed of tables and noise.
+
+    Returns
+    -------
+    Report
+        One finding for each promise and case. Promises that could not be checked are marked.
 
     Raises
     ------
     CheckFailedError
         If any promise is not kept. The message lists all of them, with remedies.
-
-    Returns
-    -------
-    Report
+    ParameterError
+        If ``family`` is not a class of synthesizers, or lacks a strategy.
 
     Examples
     --------

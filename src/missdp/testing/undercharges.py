@@ -39,28 +39,36 @@ _BOUND_SLACK = 2.0**-36  # rounding error of the logarithm of a private bound
 
 
 class UnknownMechanismError(BrokenPromise):
-    """No function is registered for the type of a mechanism."""
+    """No function that checks or audits answers is registered for the type of a mechanism.
+
+    `undercharges` and `log_ratio` raise it. Register a function for the type of the mechanism.
+    """
 
 
 @singledispatch
 def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | None:
-    """Return the reason why an event does not pay for an answer on two neighbours, or None.
+    """Return the reason why an accounting event does not pay for a noisy answer, or None.
+
+    It compares the exact numbers behind the answer on two neighbouring example tables.
+    `check_sensitivity` calls it. For a mechanism of your own, register a function with these
+    parameters: ``undercharges.register(MyMechanism, my_undercharges)``.
 
     Parameters
     ----------
     mechanism : Mechanism
         The mechanism that draws the answer.
     event : Event
-        The event that was charged.
-    exact, other : object
-        The exact numbers of a table and of its neighbour. For ``SampledSum``, the gradients of each
-        row.
+        The accounting event that was charged.
+    exact : object
+        The exact numbers of a table. For ``SampledSum``, the gradients of each row.
+    other : object
+        The exact numbers of its neighbour.
 
     Returns
     -------
     str or None
-        A message with the distance of the neighbours and the allowed distance. Or a message that
-        the type of the event does not pay for this mechanism.
+        A message with the distance of the exact numbers and the allowed distance. Or a message
+        that the type of the event does not pay for this mechanism.
 
     Raises
     ------
@@ -90,7 +98,10 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
 
 @singledispatch
 def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
-    """Return the log-likelihood ratio of an answer on two tables.
+    """Return the log-likelihood ratio of a released answer on two example tables.
+
+    `audit` adds up these ratios for its attacker. For a mechanism of your own, register a function
+    with these parameters: ``log_ratio.register(MyMechanism, my_log_ratio)``.
 
     Parameters
     ----------
@@ -98,13 +109,15 @@ def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
         The mechanism that drew the answer.
     answer : object
         The released value.
-    exact, other : object
-        The exact numbers of the two tables. For ``SampledSum``, gradients of each row.
+    exact : object
+        The exact numbers of one table. For ``SampledSum``, the gradients of each row.
+    other : object
+        The exact numbers of the other table.
 
     Returns
     -------
     float
-        Above 0 if the answer is likelier given ``exact``.
+        Natural logarithm. Above 0 if the answer is likelier given ``exact``.
 
     Raises
     ------
