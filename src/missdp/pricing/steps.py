@@ -57,51 +57,90 @@ class StepCondition(Condition, abstract=True):
     about_rows: ClassVar[bool] = True
 
 
-def _condition(name: str, sentence: str) -> Any:
-    """Return the class of a condition. Fields with a format are floats, and others integers."""
+def _condition(name: str, sentence: str, stated_by: str, **meaning: str) -> Any:
+    """Return the class of a condition. Fields with a format are floats, and others integers.
+
+    Parameters
+    ----------
+    name : str
+        Name of the class.
+    sentence : str
+        The condition, in which fields are named as in a format of text.
+    stated_by : str
+        Sentence for the docstring with the steps or fits that state the condition.
+    **meaning : str
+        Meaning of each field, with its unit.
+
+    Returns
+    -------
+    type
+        A subclass of `StepCondition`.
+    """
     named = {at[2:]: form for _, at, form, _ in Formatter().parse(sentence) if at}
     fields = [(at, float if form else int) for at, form in named.items()]
-    docstring = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
-    facts = {"sentence": sentence, "__doc__": docstring, "__module__": __name__}
+    shown = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
+    lines = [f"Condition of the guarantee: {shown}", "", stated_by]
+    lines += ["It is stated with the guarantee and is not checked against the table."]
+    lines += ["", "Parameters", "----------"] if fields else []
+    lines += [f"{at} : {kind.__name__}\n    {meaning[at]}" for at, kind in fields]
+    facts = {"sentence": sentence, "__doc__": "\n".join(lines), "__module__": __name__}
     return make_dataclass(name, fields, bases=(StepCondition,), namespace=facts, frozen=True)
 
 
 NotFittedOnThisTable = _condition(
-    "NotFittedOnThisTable", "No preprocessing of these rows was fitted on the same table."
+    "NotFittedOnThisTable",
+    "No preprocessing of these rows was fitted on the same table.",
+    "A private estimator that is fitted outside of a pipeline states it.",
 )
 ModelPaidApart = _condition(
     "ModelPaidApart",
     "The imputer's model was not fitted to these rows, or its own guarantee is composed with this "
     "one.",
+    "`DPImputer` states it as a step of a pipeline.",
 )
 ModelPaidApart.about_rows = False
 SeededFilling = _condition(
     "SeededFilling",
     "WARNING: missing cells were filled with seeded random numbers in the order of rows. Nothing "
     "is proven against anyone who knows the seed.",
+    "`DPImputer` with a seed states it as a step of a pipeline.",
 )
 SeededFilling.about_rows = False
 IncompleteRows = _condition(
     "IncompleteRows",
     "At most {0.at_most} rows have a missing cell, and none has more than {0.cells_per_row}.",
+    "Imputations that are fitted to the table state it.",
+    at_most="Largest number of rows with a missing cell.",
+    cells_per_row="Largest number of missing cells in one row.",
 )
 CentralGaps = _condition(
     "CentralGaps",
     "In every column, consecutive observed values differ by at most {0.at_most:.6g} within "
     "{0.ranks} ranks of the median.",
+    "`MedianImputer` states it.",
+    at_most="Largest gap of consecutive observed values, in the units of the column.",
+    ranks="Number of ranks on either side of the median.",
 )
 TrimmedRange = _condition(
     "TrimmedRange",
     "In every column, the {0.trim}-th smallest and {0.trim}-th largest observed values differ by "
     "at most {0.at_most:.6g}.",
+    "`TrimmedMeanImputer` states it.",
+    trim="Number of observed values that are dropped at either end of a column.",
+    at_most="Largest range of the retained values, in the units of the column.",
 )
 MinEigenvalue = _condition(
     "MinEigenvalue",
     "The second-moment matrix of the regression's predictors, summed over the rows with an "
     "observed target and divided by n, has no eigenvalue below {0.at_least:.6g}.",
+    "`RegressionImputer` states it.",
+    at_least="Smallest eigenvalue, in squared units of the columns.",
 )
 BoundedDonations = _condition(
-    "BoundedDonations", "No row is a donor of more than {0.at_most} incomplete rows."
+    "BoundedDonations",
+    "No row is a donor of more than {0.at_most} incomplete rows.",
+    "`NeighbourImputer` states it.",
+    at_most="Largest number of incomplete rows that one row is a donor of.",
 )
 # The number of clusters that meet has a packing bound, unless it is declared.
 LargestCluster = _condition(
@@ -109,28 +148,45 @@ LargestCluster = _condition(
     "No good cluster of radius {0.radius:.6g} has more than {0.at_most} rows, and no point is "
     "within three such radii of the centres of more than {0.neighbours} good clusters, whichever "
     "rows are removed.",
+    "`Quantizer` and `Deduplicator` state it.",
+    radius="Cluster radius, a Euclidean distance.",
+    at_most="Largest number of rows in a good cluster.",
+    neighbours="Largest number of good clusters near one point.",
 )
 ExtremeGaps = _condition(
     "ExtremeGaps",
     "In every column, consecutive values differ by at most {0.at_most:.6g} in each of the "
     "{0.ranks} outermost gaps, at either end.",
+    "`MinMaxScaler` states it.",
+    at_most="Largest gap of consecutive values, in the units of the column.",
+    ranks="Number of gaps at either end of a column.",
 )
 MinRange = _condition(
-    "MinRange", "In every column, maximum and minimum differ by at least {0.at_least:.6g}."
+    "MinRange",
+    "In every column, maximum and minimum differ by at least {0.at_least:.6g}.",
+    "`MinMaxScaler` states it.",
+    at_least="Smallest range of a column, in its units.",
 )
 MinStandardDeviation = _condition(
     "MinStandardDeviation",
     "Every column that is scaled has a standard deviation of at least {0.at_least:.6g}.",
+    "`StandardScaler` states it.",
+    at_least="Smallest standard deviation, in the units of the column.",
 )
 CovarianceGap = _condition(
     "CovarianceGap",
     "The gap between the {0.k} largest eigenvalues and all others of the covariance matrix that "
     "PCA sees is at least {0.at_least:.6g}.",
+    "`PCARankReducer` and `PCADimensionReducer` state it.",
+    k="Number of principal components.",
+    at_least="Smallest gap of eigenvalues, in squared units of the columns.",
 )
 FrameOverlap = _condition(
     "FrameOverlap",
     "Every direction of the public reference frame has a cosine of at least {0.at_least:.6g} with "
     "the principal subspace.",
+    "`PCADimensionReducer` states it.",
+    at_least="Smallest cosine, in (0, 1].",
 )
 
 RowFunction: TypeAlias = Callable[[Floats], Floats]
