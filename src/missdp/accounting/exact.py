@@ -86,21 +86,21 @@ def _float(number: Fraction) -> float:
 
 
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
-    """Return the smallest Laplace scale for which ``count`` releases cost at most epsilon together.
+    """Return the smallest Laplace scale for which some releases cost at most epsilon together.
 
     Parameters
     ----------
     sensitivity : float
-        In L1 norm, above 0.
+        Sensitivity of each release in L1 norm, above 0.
     epsilon : float
-        Above 0.
+        Pure epsilon of all releases together, above 0.
     count : int, default 1
-        Number of releases.
+        Number of releases, at least 1.
 
     Returns
     -------
     float
-        The scale, rounded up. Infinite if there is no such scale.
+        The scale in the unit of the sensitivity, rounded up. Infinite if there is no such scale.
 
     Raises
     ------
@@ -124,11 +124,32 @@ def integer_shift(sensitivity: float) -> int:
 
 
 def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return the (epsilon, delta) of an add-remove guarantee when one row is replaced.
+    """Return the epsilon and delta of an add-remove guarantee when one row is replaced.
 
-    Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
-    (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
+    Replacing a row is removing a row and adding another row. Two steps give P <= e^eps (e^eps R +
+    delta) + delta, which is (2 epsilon, (1 + e^epsilon) delta)-DP.
 
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon under add-remove adjacency, at least 0, possibly infinite.
+    delta : float
+        Delta under add-remove adjacency, at least 0.
+
+    Returns
+    -------
+    epsilon : float
+        Epsilon under replace-one adjacency.
+    delta : float
+        Delta under replace-one adjacency, rounded up and at most 1.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> replace_one_of(1.0, 0.0)
     (2.0, 0.0)
     """
@@ -192,12 +213,25 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP.
 
+    zCDP is zero-concentrated differential privacy (Bun & Steinke 2016). The conversion is
+    Proposition 12 of Canonne, Kamath and Steinke (2020).
+
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Finite and above 0.
     delta : float
         In (0, 1).
+
+    Returns
+    -------
+    float
+        The rho, at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
 
     Examples
     --------

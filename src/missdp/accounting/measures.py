@@ -258,14 +258,23 @@ MEASURES: dict[PrivacyMeasure, Measure] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """An amount of privacy in one privacy measure: pure epsilon, zCDP rho, or mu squared.
+    """An amount of privacy loss in one privacy measure: pure epsilon, zCDP rho, or squared mu.
+
+    Costs of releases add up in each of these measures. Use a cost to split a budget, and to choose
+    noise (`missdp.session.Noise.from_cost`). zCDP is zero-concentrated DP (Bun & Steinke 2016). Mu
+    is the parameter of Gaussian DP (Dong, Roth & Su 2022).
 
     Parameters
     ----------
     privacy_measure : {"pure", "zcdp", "gdp"}
         The privacy definition in which the amount is counted.
     amount : float
-        Pure epsilon, zCDP rho, or the square of the mu of Gaussian DP. At least 0.
+        Pure epsilon, zCDP rho, or the square of the mu of Gaussian DP. Finite and at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If the measure is unknown, or the amount is out of range.
 
     Examples
     --------
@@ -289,13 +298,14 @@ class Cost:
         privacy_measure : {"pure", "zcdp", "gdp"}
             The measure of the amount.
         epsilon : float
-            At least 0.
+            Finite and at least 0. Above 0 for ``"zcdp"``.
         delta : float
-            In [0, 1). Above 0 unless the measure is "pure".
+            In [0, 1). Above 0 unless the measure is ``"pure"``, which ignores it.
 
         Returns
         -------
         Cost
+            The amount in the requested measure, rounded down.
 
         Raises
         ------
@@ -320,13 +330,42 @@ class Cost:
         return cost
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon of this amount at ``delta``, infinite if none is proven."""
+        """Return the epsilon that this amount of privacy loss implies at a delta.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1). A cost in pure epsilon ignores it.
+
+        Returns
+        -------
+        float
+            At least 0, rounded up. Infinite at delta 0 unless the cost is pure epsilon or 0.
+
+        Raises
+        ------
+        ParameterError
+            If delta is out of range.
+        """
         if self.privacy_measure != "pure":
             delta = check_delta("delta", delta)
         return MEASURES[self.privacy_measure].epsilon(exact(self.amount), delta)
 
     def event(self, *, label: str = "", adjacency: Adjacency = "add-remove") -> Event:
-        """Return the event of a mechanism that costs exactly this amount."""
+        """Return the accounting event of a release that costs exactly this amount.
+
+        Parameters
+        ----------
+        label : str, default ""
+            Public name of the release in reports.
+        adjacency : {"add-remove", "replace-one"}, default "add-remove"
+            The neighbouring relation under which the release costs this amount.
+
+        Returns
+        -------
+        Event
+            A `PureEvent`, a `ZCDPEvent`, or a continuous `GaussianEvent` with sigma 1.
+        """
         facts: dict[str, Any] = {"label": label, "adjacency": adjacency}
         if self.privacy_measure == "pure":
             return PureEvent(epsilon=self.amount, **facts)
@@ -337,11 +376,29 @@ class Cost:
 
     @classmethod
     def for_counts(cls, epsilon: float, delta: float) -> Cost:
-        """Return the cost of (epsilon, delta) in the best measure for counts and selections.
+        """Return the cost of (epsilon, delta) in the privacy measure that is best for counts.
 
         Gaussian DP has a tight conversion for Gaussian noise, which gives 10 to 18 % more than the
         conversion of zCDP. Selections cost 1.57 times as much in Gaussian DP. The measure is zCDP
-        if the noise of a count is too small for a bound in Gaussian DP. It is pure at delta 0.
+        if the noise of a count is too small for a bound in Gaussian DP. It is pure epsilon at delta
+        0.
+
+        Parameters
+        ----------
+        epsilon : float
+            Finite and at least 0.
+        delta : float
+            In [0, 1).
+
+        Returns
+        -------
+        Cost
+            The largest amount of the chosen measure that implies (epsilon, delta)-DP.
+
+        Raises
+        ------
+        ParameterError
+            If a number is out of range.
         """
         if delta == 0:
             return cls.from_epsilon("pure", epsilon, delta)
@@ -349,7 +406,25 @@ class Cost:
         return cost if cost.amount <= MAX_GDP else cls.from_epsilon("zcdp", epsilon, delta)
 
     def price(self, event: Event) -> Fraction:
-        """Return the cost of an elementary event in the measure of this cost, rounded up."""
+        """Return the cost of one release in the privacy measure of this cost.
+
+        Parameters
+        ----------
+        event : Event
+            An elementary accounting event (`flatten`) without a delta of its own.
+
+        Returns
+        -------
+        Fraction
+            Pure epsilon, zCDP rho, or squared mu, rounded up. The amount of this cost does not
+            matter.
+
+        Raises
+        ------
+        UnprovenError
+            If the event has no bound in this measure, or is an `ApproximateEvent` with a delta
+            above 0.
+        """
         refused = UnprovenError(
             f"{type(event).__name__} has no bound in the measure {self.privacy_measure!r}; "
             "choose another measure, or fix all releases in advance in a Composition"
@@ -360,7 +435,18 @@ class Cost:
             return MEASURES[self.privacy_measure].cost(event)
 
     def per_row(self, rows: int) -> Cost:
-        """Return the cost of one row if ``rows`` rows together cost this, rounded down."""
+        """Return the cost that each row may have so that several rows together cost this amount.
+
+        Parameters
+        ----------
+        rows : int
+            Largest number of rows that belong together, at least 1.
+
+        Returns
+        -------
+        Cost
+            Rounded down. Pure epsilon is divided by ``rows``, and rho and squared mu by its square.
+        """
         if rows == 1:
             return self
         parts = rows if self.privacy_measure == "pure" else rows**2
