@@ -29,16 +29,32 @@ _MAX_INT64_ROWS = 2**31  # rows; twice the square of any smaller number of rows 
 
 @dataclass(frozen=True, eq=False)
 class Dependences(Scores):
-    """Scores of candidates: the distance of their counts from independence of the last attribute.
+    """Query for scores of candidate marginals by the dependence of their last attribute.
 
-    Attributes
+    A marginal is a table of counts over some attributes. Its score is half the L1 distance of its
+    counts from counts under independence, in rows. Pass the query to `Session.measure` with a
+    `Selection`, which releases the position of one candidate. One row changes each score by at
+    most 2.00001. Bayesian networks are selected in this way.
+
+    Parameters
     ----------
     cliques : tuple of tuple of str
         The candidates: parents first, the child last. Public, or chosen from releases.
     """
 
     def check(self, rows: CountedRows) -> None:
-        """Raise an error for unknown attributes, and for rows with weights."""
+        """Raise an error if the rows cannot be scored, by public facts alone.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows, of which only public facts are used.
+
+        Raises
+        ------
+        ParameterError
+            If the schema lacks an attribute of a candidate, or rows have survey weights.
+        """
         super().check(rows)
         if rows.facts.steps > 1:
             raise ParameterError(
@@ -46,12 +62,36 @@ class Dependences(Scores):
             )
 
     def sensitivity(self, norm: float) -> float:
-        """Return the sensitivity of each score to one row, proven at ``dependence``."""
+        """Return the largest change of one candidate's score by one added or removed row.
+
+        Parameters
+        ----------
+        norm : float
+            Not used: the sensitivity of a selection is the largest change of one score.
+
+        Returns
+        -------
+        float
+            2.00001, in rows. The proof is at ``missdp.session.dependences.dependence``.
+        """
         del norm
         return DEPENDENCE_SENSITIVITY
 
     def exact(self, rows: CountedRows) -> Floats:
-        """Return the scores. Private."""
+        """Return the exact score of each candidate, its distance from independence.
+
+        Only a session calls it, after the charge.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_candidates,)
+            In rows, in the order of ``cliques``. Private.
+        """
         scores = rows.scores.setdefault(type(self), {})
         absent = [clique for clique in dict.fromkeys(self.cliques) if clique not in scores]
         for clique, counts in rows.count(absent):

@@ -129,21 +129,27 @@ class PaidSteps:
 
 
 class TrainingPlan:
-    """Plan of the trainings of a fit, proven together with the cap of its other releases.
+    """Network trainings of a fit that are charged in advance, together with the budget of the fit.
+
+    All trainings and the complete budget of the other releases are composed and proven once. Pass
+    the plan to a `Session`. `Session.train` then returns the rows for each training, once.
 
     Parameters
     ----------
     first : Filter
-        The budget of all releases before the training.
+        The budget of all releases before the trainings.
     events : iterable of SampledGaussianEvent
-        The trainings. No two are equal.
+        Accounting events of the trainings: sampling rate, noise and number of steps. No two are
+        equal.
     epsilon : float
         The epsilon of the complete fit, at the delta of ``first``.
 
     Raises
     ------
     BudgetExceededError
-        If the plan costs more. Nothing is recorded.
+        If the plan costs more than ``epsilon``. Nothing is recorded.
+    UnprovenError
+        If nothing is proven for the plan at this delta.
     ParameterError
         If two trainings are equal.
 
@@ -169,12 +175,19 @@ class TrainingPlan:
         self._composition.charge(first.filter())
 
     def take(self, event: SampledGaussianEvent) -> None:
-        """Mark a training as used when its rows are first requested.
+        """Mark a charged training as used, so that its rows cannot be requested again.
+
+        Parameters
+        ----------
+        event : SampledGaussianEvent
+            The accounting event of the training, as in the plan.
 
         Raises
         ------
         ParameterError
             If the training was not charged, or was taken before.
+        BudgetExceededError
+            If this process is a fork of the process that made the plan.
         """
         self._composition.check_process()
         refused = ParameterError(
