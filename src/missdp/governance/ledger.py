@@ -156,8 +156,6 @@ class Ledger:
     MissingDependencyError
         If a PostgreSQL ledger is named, and the extra ``ledger`` is not installed.
 
-    Methods raise `LedgerError` if the database cannot be used.
-
     Notes
     -----
     The id of a charge is called a request. A request is first "started". This state is the charge,
