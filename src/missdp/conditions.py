@@ -79,7 +79,23 @@ class Condition(Record, abstract=True):
 
 
 def all_conditions(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """Return conditions as a tuple, or raise an error if one is not a `Condition`."""
+    """Return conditions of a guarantee as a tuple, after a check of their types.
+
+    Parameters
+    ----------
+    conditions : iterable of Condition
+        The conditions.
+
+    Returns
+    -------
+    tuple of Condition
+        In the given order.
+
+    Raises
+    ------
+    ParameterError
+        If an element is not a `Condition`.
+    """
     result = tuple(conditions)
     if not all(isinstance(condition, Condition) for condition in result):
         raise ParameterError("conditions must all be Condition objects")
@@ -287,6 +303,11 @@ class DatasetCollection(Condition):
     ------
     ParameterError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> print(DatasetCollection(max_missing=5, n=100))
+    The table has 100 rows and at most 5 missing entries.
     """
 
     max_missing: Count
@@ -323,6 +344,11 @@ class EigenGap(Condition):
     ------
     ParameterError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> print(EigenGap(k=2, at_least=0.1))
+    The gap between eigenvalues 2 and 3 of the second-moment matrix is at least 0.1.
     """
 
     k: CountFrom1
@@ -353,6 +379,12 @@ class PublicDomain(Condition):
     ----------
     note : str, default ""
         Source of the domain, such as a questionnaire. Public.
+
+    Examples
+    --------
+    >>> print(PublicDomain("codebook of 2026"))
+    Columns, categories, bounds, codes and rules were declared without the private table
+    (codebook of 2026).
     """
 
     note: str = ""
@@ -382,6 +414,11 @@ class DataDependentDomain(Condition):
     ----------
     attributes : iterable of str
         Names of these attributes. They are sorted.
+
+    Examples
+    --------
+    >>> DataDependentDomain(("sex", "age")).attributes
+    ('age', 'sex')
     """
 
     attributes: Names
@@ -402,6 +439,11 @@ class DeclaredRowCount(Condition):
     ----------
     n : int
         The declared number of rows, at least 0.
+
+    Examples
+    --------
+    >>> print(DeclaredRowCount(100))
+    The number of rows, 100, is public: the guarantee does not hide it.
     """
 
     n: Count
@@ -415,6 +457,11 @@ class ExplicitSeed(Condition):
     """Warning that the noise of a release was drawn from a seed, which is for tests only.
 
     Anyone who knows the seed can subtract the noise. The warning is printed with the guarantee.
+
+    Examples
+    --------
+    >>> print(ExplicitSeed())
+    WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
     """
 
     holds_for_every_mask = True
@@ -435,6 +482,11 @@ class BinsFromRelease(Condition):
         Names of the attributes.
     release : str
         Public description of the other release.
+
+    Examples
+    --------
+    >>> print(BinsFromRelease(("age",), "an earlier fit"))
+    The bins of age were found by an earlier fit, whose cost is its own and is not counted here.
     """
 
     holds_for_every_mask = True
@@ -457,6 +509,11 @@ class LevelsFromRelease(Condition):
     ----------
     attributes : tuple of str
         Names of the attributes.
+
+    Examples
+    --------
+    >>> print(LevelsFromRelease(("town",)))
+    The levels of town were found by an earlier fit, whose cost is its own and is not counted here.
     """
 
     holds_for_every_mask = True
@@ -480,6 +537,11 @@ class RowsWithoutUnit(Condition):
     ----------
     column : str
         Name of the identifying column.
+
+    Examples
+    --------
+    >>> print(RowsWithoutUnit("patient"))
+    No two rows without a patient belong together: each counts as a unit of its own.
     """
 
     column: str
@@ -498,6 +560,11 @@ class WeightsOfRows(Condition):
     ----------
     column : str
         Name of the column of weights.
+
+    Examples
+    --------
+    >>> print(WeightsOfRows("weight"))
+    The weight of a row was not worked out from other rows of the table.
     """
 
     column: str
@@ -512,6 +579,11 @@ class RowFunctionsTested(Condition):
     of rows, the types and the public ranges of the result are checked when it runs. Independence of
     other rows is not proven. The tests of this package look for violations by each of its row
     functions.
+
+    Examples
+    --------
+    >>> print(RowFunctionsTested())
+    Each row is read and changed independently of all others: tested, not proven.
     """
 
     holds_for_every_mask = True
@@ -528,6 +600,11 @@ class CountedOutsideTheKernel(Condition):
     ----------
     engine : str
         Public name of the engine, or of the type of a custom source.
+
+    Examples
+    --------
+    >>> print(CountedOutsideTheKernel("Spark"))
+    Rows were counted by Spark, which reads and counts each row once and by itself.
     """
 
     engine: str
@@ -559,6 +636,14 @@ class FixedSchedule(Condition):
     *privacy parameters* (noise scales, number of releases) that do not. The condition is stated
     with the guarantee of a `Composition`, whose plan fixes the events. A `Filter` needs no such
     assumption.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Composition, PureEvent
+    >>> plan = Composition([PureEvent(epsilon=0.5)])
+    >>> plan.charge(PureEvent(epsilon=0.5))
+    >>> FixedSchedule() in plan.spent.conditions
+    True
     """
 
     holds_for_every_mask = True

@@ -76,6 +76,13 @@ class ParameterError(MissDPError, ValueError):
 
     It is also a ``ValueError``. Nothing was computed from private rows and nothing was charged,
     unless the documentation of the function says otherwise.
+
+    Examples
+    --------
+    >>> check_integer("rows", 0)
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: rows must be a whole number of at least 1
     """
 
 
@@ -83,6 +90,16 @@ class UnprovenError(MissDPError, ValueError):
     """Error of a combination of releases or facts for which no privacy bound is proven.
 
     It is also a ``ValueError``. The library states no guarantee in this case.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent, epsilon_of
+    >>> events = [PureEvent(epsilon=1.0), PureEvent(epsilon=1.0, adjacency="replace-one")]
+    >>> try:
+    ...     epsilon_of(events, 0.0)
+    ... except UnprovenError:
+    ...     print("the events mix adjacencies")
+    the events mix adjacencies
     """
 
 
@@ -90,6 +107,15 @@ class BudgetExceededError(MissDPError):
     """Error of a release that the remaining privacy budget cannot pay for.
 
     Nothing was computed from private rows for the release, and nothing was charged.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Filter, PureEvent
+    >>> try:
+    ...     Filter(1.0).charge(PureEvent(epsilon=2.0))
+    ... except BudgetExceededError:
+    ...     print("nothing was charged")
+    nothing was charged
     """
 
 
@@ -137,6 +163,16 @@ class WeakGuaranteeWarning(MissDPWarning):
     """Warning that the epsilon or delta of a guarantee is too large for useful protection.
 
     `missdp.words.warn_if_weak` states the limits.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from missdp.words import warn_if_weak
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_if_weak(20.0)
+    >>> caught[0].category.__name__
+    'WeakGuaranteeWarning'
     """
 
 

@@ -22,7 +22,23 @@ RequiredAttributes = Collection[str] | None
 
 
 def as_required_attributes(required: RequiredAttributes) -> frozenset[str]:
-    """Return required attributes as a set of names, which is empty for ``None``."""
+    """Return the attributes that a row must have observed to be read, as a set of names.
+
+    Parameters
+    ----------
+    required : collection of str or None
+        The names. None: every row is read.
+
+    Returns
+    -------
+    frozenset of str
+        Empty if every row is read.
+
+    Raises
+    ------
+    ParameterError
+        If it is one text, or an element is not a text.
+    """
     if required is None:
         return frozenset()
     if isinstance(required, str):
@@ -183,6 +199,12 @@ class ChosenRequirements(Condition):
     ------
     ParameterError
         If ``among`` is empty, or ``largest_share`` is out of range.
+
+    Examples
+    --------
+    >>> print(ChosenRequirements(among=(("age",), ("age", "sex")), largest_share=0.5))
+    Marginals were chosen from the data among 2 that were fixed in advance, up to a cap; none
+    gets more than 0.5 of it.
     """
 
     among: Annotated[tuple[Names, ...], BeforeValidator(as_tuple), AfterValidator(_sorted_sets)]

@@ -138,7 +138,8 @@ class Ledger:
 
     Every charge is committed before private rows are read, and never refunded. Use a ledger if
     several people release from one table, or if a budget must outlive a process. `Ledger.budget`
-    returns a budget for fits and queries.
+    returns a budget for fits and queries. Methods raise `LedgerError` if the database cannot be
+    used.
 
     Parameters
     ----------

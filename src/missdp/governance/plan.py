@@ -110,6 +110,11 @@ class Plan(Record):
         report it.
     planned : tuple of Planned, default ()
         The expected accuracy of each epsilon, in the order of the grid.
+
+    Examples
+    --------
+    >>> Plan(method="mst", rows=2000, rehearsed_rows=2000).bound
+    1
     """
 
     method: str

@@ -77,6 +77,15 @@ class CountedFacts:
         Number of rows, if it was declared public.
     has_fine_codes : bool
         Whether the change `FineCodes` is available.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> from missdp.session import CountedRows
+    >>> from missdp.sources import MemorySource, strategy_named
+    >>> rows = CountedRows.from_source(MemorySource(yrbss().table()), strategy_named("joint"))
+    >>> rows.facts.shape(("gender", "grade"))
+    (3, 6)
     """
 
     schema: Schema
@@ -145,6 +154,12 @@ class LevelMerge:
     groups : mapping of str to ndarray of int64, shape (n_levels,)
         For each attribute the group of each level, from 0 to the number of groups less 1. The
         arrays are copied when the change is applied.
+
+    Examples
+    --------
+    >>> change = LevelMerge({"grade": np.array([0, 0, 1, 1])})  # four grades in two groups
+    >>> change.groups["grade"].tolist()
+    [0, 0, 1, 1]
     """
 
     groups: Mapping[str, Ints]

@@ -33,13 +33,18 @@ class Dependences(Scores):
 
     A marginal is a table of counts over some attributes. Its score is half the L1 distance of its
     counts from counts under independence, in rows. Pass the query to `Session.measure` with a
-    `Selection`, which releases the position of one candidate. One row changes each score by at
-    most 2.00001. Bayesian networks are selected in this way.
+    `Selection`, which releases the position of one candidate. One row changes each score by at most
+    2.00001. Bayesian networks are selected in this way.
 
     Parameters
     ----------
     cliques : tuple of tuple of str
         The candidates: parents first, the child last. Public, or chosen from releases.
+
+    Examples
+    --------
+    >>> Dependences((("age", "sex"),)).sensitivity(float("inf"))
+    2.00001
     """
 
     def check(self, rows: CountedRows) -> None:

@@ -67,6 +67,14 @@ class Measurement:
     radius : callable or None
         Function from a probability to the half-width that holds the noise of each number with this
         probability. None if it is not known.
+
+    Examples
+    --------
+    >>> from missdp.session import Noise
+    >>> noise = Noise("laplace", 2.0)
+    >>> event = noise.event(1.0, required=None, label="number of rows by sex")
+    >>> Measurement([30, 51], noise, event).values.tolist()
+    [30.0, 51.0]
     """
 
     value: Any

@@ -333,6 +333,11 @@ class NoiseSource:
     ----------
     words : callable
         Function from a number to an array of this many independent random 64-bit words.
+
+    Examples
+    --------
+    >>> NoiseSource.from_seed(0).discrete_laplace(2.0, 5).shape
+    (5,)
     """
 
     conditions: ClassVar[tuple[Condition, ...]] = ()

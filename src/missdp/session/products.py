@@ -99,6 +99,12 @@ class RowProducts(Record):
     ------
     ParameterError
         If a number is out of range, or a block is not a table of numbers.
+
+    Examples
+    --------
+    >>> blocks = {"sex": np.eye(2), "age": np.array([[-0.5], [0.0], [0.5]])}
+    >>> RowProducts(blocks, clip=1.0).first_order_weight
+    1.0
     """
 
     max_numbers: ClassVar[int] = 60_000_000

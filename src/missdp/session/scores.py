@@ -56,6 +56,12 @@ class Expected:
         score.
     weight : float
         Factor of the score, in (0, 1]. Larger weights become 1.
+
+    Examples
+    --------
+    >>> expected = Expected(np.array([4.0, 4.5]), np.ones(2, dtype=bool), bias=1.0, weight=0.5)
+    >>> misfit(np.array([3, 5]), expected)
+    0.25
     """
 
     table: Floats
@@ -119,6 +125,12 @@ class Misfits(Scores):
     expected : callable or mapping
         From the names of a candidate to its `Expected` counts. Released or public. A score is
         computed again only if another object is returned than before.
+
+    Examples
+    --------
+    >>> expected = Expected(np.array([4.0, 4.5]), np.ones(2, dtype=bool), bias=1.0, weight=0.5)
+    >>> round(Misfits((("sex",),), {("sex",): expected}).sensitivity(float("inf")), 3)
+    1.0
     """
 
     expected: Callable[[Clique], Expected] | Mapping[Clique, Expected]

@@ -62,6 +62,11 @@ class UnitSums(CountQuery):
     ``max_rows`` or 1. The second sum divides each square by the bound. So a unit changes either sum
     by at most the bound. The accounting event states the sensitivity to one row, which changes both
     sums by one. A budget for units multiplies it by the bound (`missdp.accounting.unit_costs`).
+
+    Examples
+    --------
+    >>> UnitSums().sensitivity(1)
+    2.0
     """
 
     label = "what units count, and its square"
