@@ -114,7 +114,7 @@ Rates = Annotated[
 
 @dataclass(frozen=True)
 class MissingCompletelyAtRandom(Condition):
-    """Condition that cells go missing at random with known rates, independently of all values.
+    """Condition of a guarantee: cells go missing at random, independently, with known rates.
 
     Cells go missing independently across attributes and rows. The condition permits amplification:
     a smaller epsilon for the table before values went missing (`missdp.ground_truth`). It is stated
@@ -172,7 +172,7 @@ class MissingCompletelyAtRandom(Condition):
 
 @dataclass(frozen=True, init=False)  # as its base class, for type checkers
 class ObservedAtMost(MissingCompletelyAtRandom):
-    """Condition that each cell is observed with at most a declared probability, given its row.
+    """Condition of a guarantee: each cell is observed with at most a declared probability.
 
     Given the values of its row, a cell is missing independently of all other cells. The probability
     may depend on all values of the row, including the cell itself (missing at random, or not at
@@ -208,8 +208,9 @@ class ObservedAtMost(MissingCompletelyAtRandom):
 
 @dataclass(frozen=True)
 class RowIndependentMissingness(Condition):
-    """Condition that each row loses values independently of all other rows.
+    """Condition of a guarantee: each row loses values independently of all other rows.
 
+    Whether a value is missing depends neither on values of other rows nor on their missing cells.
     Every guarantee for the table before values went missing needs this condition, or a condition
     that implies it (Mohapatra et al. 2024, Theorem 5.2). It does not reduce epsilon. It is stated
     with the guarantee and not checked.
@@ -229,11 +230,11 @@ class RowIndependentMissingness(Condition):
 
 @dataclass(frozen=True)
 class BoundedObservation(Condition):
-    """Condition that a row is complete enough to be read with at most a declared probability.
+    """Condition of a guarantee: a row is read with at most a declared probability.
 
-    Complete enough means that all attributes that a mechanism requires are observed. The
-    probability bounds every row, whatever its values (missing not at random), and rows lose values
-    independently. The condition permits amplification: a smaller epsilon for the table before
+    A row is read if all attributes that a mechanism requires are observed in it. The bound holds
+    for every row, whatever its values (missing not at random), and whatever other rows contain or
+    lack. Rows lose values independently of each other. The condition permits amplification: a smaller epsilon for the table before
     values went missing (`missdp.ground_truth`). It is stated with the guarantee and not checked.
 
     Parameters
@@ -284,7 +285,7 @@ class BoundedObservation(Condition):
 
 @dataclass(frozen=True)
 class DatasetCollection(Condition):
-    """Condition that the private table belongs to a declared collection of data sets.
+    """Condition of a guarantee: the private table belongs to a declared collection of data sets.
 
     All tables of the collection have one number of rows and few missing entries (Hu, Sanyal &
     Schölkopf 2024, section 4.1). Guarantees of preprocessing steps use the condition. It is stated
@@ -328,7 +329,7 @@ class DatasetCollection(Condition):
 
 @dataclass(frozen=True)
 class EigenGap(Condition):
-    """Condition that two successive eigenvalues of the second-moment matrix differ enough.
+    """Condition of a guarantee: two eigenvalues of the second-moment matrix differ enough.
 
     Guarantees of private pipelines with a principal component analysis use the condition. It is
     stated with the guarantee and not checked.
@@ -370,7 +371,7 @@ class EigenGap(Condition):
 
 @dataclass(frozen=True)
 class PublicDomain(Condition):
-    """Condition that the facts about columns were declared without the private table.
+    """Condition of a guarantee: the facts about columns were declared without the private table.
 
     These facts are columns, categories, bounds, codes and rules. The condition is stated with the
     guarantee and not checked.
@@ -406,9 +407,10 @@ class PublicDomain(Condition):
 
 @dataclass(frozen=True)
 class DataDependentDomain(Condition):
-    """Warning that categories, bounds or codes of some attributes were read from the private table.
+    """Warning in a guarantee: facts about some attributes were read from the private table.
 
-    The stated guarantee does not cover the reading. The warning is printed with the guarantee.
+    These facts are categories, bounds or codes. The stated guarantee does not cover the reading.
+    The warning is printed with the guarantee.
 
     Parameters
     ----------
@@ -433,7 +435,7 @@ class DataDependentDomain(Condition):
 
 @dataclass(frozen=True)
 class DeclaredRowCount(Condition):
-    """Condition that the number of rows is public, so that the guarantee does not hide it.
+    """Condition of a guarantee: the number of rows is public, so it is not protected.
 
     Parameters
     ----------
@@ -454,7 +456,7 @@ class DeclaredRowCount(Condition):
 
 @dataclass(frozen=True)
 class ExplicitSeed(Condition):
-    """Warning that the noise of a release was drawn from a seed, which is for tests only.
+    """Warning in a guarantee: the noise was drawn from a seed, which is for tests only.
 
     Anyone who knows the seed can subtract the noise. The warning is printed with the guarantee.
 
@@ -472,7 +474,7 @@ class ExplicitSeed(Condition):
 
 @dataclass(frozen=True)
 class BinsFromRelease(Condition):
-    """Condition that another release found the bins of numeric attributes.
+    """Condition of a guarantee: another release found the bins of numeric attributes.
 
     The cost of the other release is not part of the guarantee.
 
@@ -501,7 +503,7 @@ class BinsFromRelease(Condition):
 
 @dataclass(frozen=True)
 class LevelsFromRelease(Condition):
-    """Condition that an earlier fit found the levels of attributes whose levels were not declared.
+    """Condition of a guarantee: an earlier fit found the undeclared levels of attributes.
 
     The cost of the earlier fit is not part of the guarantee.
 
@@ -527,7 +529,7 @@ class LevelsFromRelease(Condition):
 
 @dataclass(frozen=True)
 class RowsWithoutUnit(Condition):
-    """Condition that no two rows without an identifier belong to one unit of protection.
+    """Condition of a guarantee: no two rows without an identifier belong to one unit of protection.
 
     A unit of protection is all rows of one person or other entity, which an identifying column
     names. A row with a missing identifier counts as a unit. The condition is stated with the
@@ -550,7 +552,7 @@ class RowsWithoutUnit(Condition):
 
 @dataclass(frozen=True)
 class WeightsOfRows(Condition):
-    """Condition that the survey weight of a row does not depend on other rows of the table.
+    """Condition of a guarantee: the survey weight of a row does not depend on other rows.
 
     Design weights satisfy this condition. Weights that were calibrated, trimmed or adjusted for
     non-response in the table itself do not: one more person then changes the weights of others. The
@@ -573,7 +575,7 @@ class WeightsOfRows(Condition):
 
 @dataclass(frozen=True)
 class RowFunctionsTested(Condition):
-    """Condition that each row is read and changed independently of all other rows.
+    """Condition of a guarantee: each row is read and changed independently of all other rows.
 
     A row function changes one row to one row, for example by filling its missing cells. The number
     of rows, the types and the public ranges of the result are checked when it runs. Independence of
@@ -592,9 +594,10 @@ class RowFunctionsTested(Condition):
 
 @dataclass(frozen=True)
 class CountedOutsideTheKernel(Condition):
-    """Condition that another engine, such as a database, counted each row once and by itself.
+    """Condition of a guarantee: another engine counted each row once and by itself.
 
-    It is stated with the guarantee and not checked.
+    An example of another engine is a database. The condition is stated with the guarantee and not
+    checked.
 
     Parameters
     ----------
@@ -615,7 +618,7 @@ class CountedOutsideTheKernel(Condition):
 
 @dataclass(frozen=True)
 class RefusalsNotPrivate(Condition):
-    """Condition that the guarantee does not cover errors that the content of a private row causes.
+    """Condition of a guarantee: errors that a private row causes are not covered.
 
     Causes are a cell outside the declared domain, if a schema has ``outside="error"``, and a
     malformed row of a CSV file.
@@ -630,7 +633,7 @@ class RefusalsNotPrivate(Condition):
 
 @dataclass(frozen=True)
 class FixedSchedule(Condition):
-    """Condition that noise and number of all releases were fixed before the first of them.
+    """Condition of a guarantee: noise and number of all releases were fixed in advance.
 
     Composition theorems let the *question* depend on earlier answers, but bound the total for
     *privacy parameters* (noise scales, number of releases) that do not. The condition is stated
@@ -655,7 +658,7 @@ class FixedSchedule(Condition):
 
 @dataclass(frozen=True)
 class FloatingPointTraining(Condition):
-    """Condition that rounding in private training of networks does not matter.
+    """Condition of a guarantee: rounding in private training of networks does not matter.
 
     Training clips and adds gradients in double precision, and the proof takes real numbers. The
     noise itself is exact: whole multiples of a small step, drawn from the source of noise of the
@@ -672,7 +675,7 @@ class FloatingPointTraining(Condition):
 
 @dataclass(frozen=True)
 class Assumption(Condition):
-    """Condition that a user states in words.
+    """Condition of a guarantee that a user states in words.
 
     It is printed with the guarantee and not checked.
 

@@ -292,7 +292,7 @@ def import_optional(name: str, *, purpose: str) -> Any:
 def did_you_mean(
     name: object, valid: Iterable[object], *, synonyms: Mapping[str, object] | None = None
 ) -> str:
-    """Return the end of an error message that proposes the valid name most similar to a name.
+    """Return the end of an error message, which proposes the valid name closest to a wrong name.
 
     Parameters
     ----------

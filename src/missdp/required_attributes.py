@@ -51,7 +51,7 @@ def as_required_attributes(required: RequiredAttributes) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class FixedRequirements(Condition):
-    """Condition that the required attributes of each mechanism were fixed without the data.
+    """Condition of a guarantee: required attributes of mechanisms were fixed without the data.
 
     Required attributes are attributes that a row must have observed to be read. Pass the condition
     as ``structure=`` to `missdp.ground_truth.ground_truth_guarantee`. It is stated with the
@@ -71,7 +71,7 @@ class FixedRequirements(Condition):
 
 @dataclass(frozen=True, kw_only=True)
 class DataChosenRequirements(Condition):
-    """Condition that the required attributes of mechanisms were chosen from the data.
+    """Condition of a guarantee: required attributes of mechanisms were chosen from the data.
 
     Required attributes are attributes that a row must have observed to be read. The mechanisms that
     chose them are among the charged events. Pass the condition as ``structure=`` to
@@ -180,7 +180,7 @@ def _sorted_sets(required_sets: tuple[tuple[str, ...], ...]) -> tuple[tuple[str,
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenRequirements(Condition):
-    """Condition that marginals were chosen from the data, one after the other, up to a fixed cap.
+    """Condition of a guarantee: marginals were chosen from the data, up to a fixed cap.
 
     A marginal is a table of counts over some attributes. Three caps are known: of events labelled
     `chosen`, of events labelled `selections`, and of all other events. Selections use the

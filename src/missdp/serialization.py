@@ -104,7 +104,9 @@ class Record(metaclass=Checked):
         return jsonable(value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this object as a dictionary of JSON values, which `from_dict` reads.
+        """Return this record as a dictionary of JSON values, which `from_dict` reads.
+
+        A record is an immutable public value, such as a schema, an event or a guarantee.
 
         Returns
         -------
@@ -124,7 +126,9 @@ class Record(metaclass=Checked):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the object that a dictionary of JSON values describes.
+        """Return the record that a dictionary of JSON values describes.
+
+        A record is an immutable public value, such as a schema, an event or a guarantee.
 
         Parameters
         ----------
@@ -158,7 +162,9 @@ class Record(metaclass=Checked):
             return read
 
     def to_json(self) -> str:
-        """Return this object as a JSON text with the number of its format and a checksum.
+        """Return this record as a JSON text with the number of its format and a checksum.
+
+        A record is an immutable public value, such as a schema, an event or a guarantee.
 
         Returns
         -------
@@ -173,7 +179,9 @@ class Record(metaclass=Checked):
         return json.dumps(self.to_document(), allow_nan=False)
 
     def to_document(self) -> dict[str, Any]:
-        """Return this object as JSON values with the number of their format and a checksum.
+        """Return this record as JSON values with the number of their format and a checksum.
+
+        A record is an immutable public value, such as a schema, an event or a guarantee.
 
         Returns
         -------
@@ -192,7 +200,9 @@ class Record(metaclass=Checked):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the object of a JSON text that `to_json` wrote.
+        """Return the record of a JSON text that `to_json` wrote.
+
+        A record is an immutable public value, such as a schema, an event or a guarantee.
 
         Parameters
         ----------
@@ -216,7 +226,9 @@ class Record(metaclass=Checked):
 
     @classmethod
     def from_document(cls, document: Any, *, name: str = "the file") -> Self:
-        """Return the object of JSON values that `to_document` returned.
+        """Return the record of JSON values that `to_document` returned.
+
+        A record is an immutable public value, such as a schema, an event or a guarantee.
 
         Parameters
         ----------

@@ -389,9 +389,9 @@ class Filter(Budget):
 
     Notes
     -----
-    See `FilterEvent` for the proof. Sums are exact, and the total is never exceeded. A number that
-    a person wrote counts as that decimal number, so ten charges of 0.1 fit into 1. The cost of
-    noise counts as the exact quotient.
+    The proof is in the text of the module ``missdp.accounting.filters``. Sums are exact, and the
+    total is never exceeded. A number that a person wrote counts as that decimal number, so ten
+    charges of 0.1 fit into 1. The cost of noise counts as the exact quotient.
 
     Examples
     --------

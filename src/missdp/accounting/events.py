@@ -78,7 +78,7 @@ class Event(Record, abstract=True):
     adjacency: Adjacency = "add-remove"
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the elementary accounting events whose costs bound the cost of this event.
+        """Return the elementary accounting events whose costs bound the cost of an event.
 
         Returns
         -------
@@ -88,7 +88,7 @@ class Event(Record, abstract=True):
         return (self,)
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return an epsilon that this event proves by a separate proof, infinite by default.
+        """Return an epsilon that an accounting event proves by a separate proof, or infinity.
 
         Examples of separate proofs are amplification by missing values and a test before a release.
         The code of the proof recomputes the epsilon whenever a guarantee states it.
@@ -111,7 +111,7 @@ class Event(Record, abstract=True):
         return math.inf
 
     def required_conditions(self) -> tuple[Record, ...]:
-        """Return the assumptions that a guarantee states if it uses this event's separate proof.
+        """Return the assumptions that the separate proof of an accounting event needs.
 
         `Event.epsilon_bound` describes separate proofs. A `Guarantee` without these conditions
         raises an error.
@@ -124,7 +124,7 @@ class Event(Record, abstract=True):
         return ()
 
     def protected_unit(self) -> tuple[str, int]:
-        """Return the unit of protection, and the largest number of rows read of one unit.
+        """Return the unit of protection of a release, and its largest number of rows read.
 
         A unit is a single row, or all rows with one value in an identifying column, such as a
         person.
@@ -179,9 +179,13 @@ class PureEvent(Event):
     ----------
     epsilon : float
         Pure epsilon under ``adjacency``, finite and at least 0.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
 
     Examples
     --------
@@ -207,9 +211,13 @@ class SelectionEvent(PureEvent):
     ----------
     epsilon : float
         Finite and at least 0. For Gumbel noise, 2 * sensitivity / scale.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
 
     Examples
     --------
@@ -252,9 +260,13 @@ class LaplaceEvent(_NoiseEvent):
         Noise scale b, above 0, in the unit of the answer.
     discrete : bool, default True
         Whether answer and noise are integers.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
 
     Raises
     ------
@@ -290,9 +302,13 @@ class GaussianEvent(_NoiseEvent):
         continuous.
     discrete : bool, default True
         Whether answer and noise are integers.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
 
     Raises
     ------
@@ -321,9 +337,13 @@ class ApproximateEvent(Event):
         Finite and at least 0.
     delta : float
         In [0, 1).
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
 
     Raises
     ------
@@ -356,9 +376,13 @@ class ZCDPEvent(Event):
     ----------
     rho : float
         Finite and at least 0.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
 
     Raises
     ------
@@ -390,9 +414,13 @@ class RDPEvent(Event):
         Rényi orders, each above 1, strictly increasing.
     epsilons : sequence of float
         Upper bound on the Rényi divergence at each order, at least 0.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
 
     Raises
     ------
@@ -435,9 +463,13 @@ class SampledGaussianEvent(Event):
         row), above 0.
     steps : int
         Number of steps, at least 1.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
 
     Raises
     ------

@@ -84,9 +84,14 @@ class FilterEvent(Event):
     failure : float, default 0.0
         In [0, 1). Upper bound on the sum of the deltas of the releases (`ApproximateEvent`), in
         addition to the cap.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`. The adjacency equals the adjacency of the capacity.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+        The adjacency equals the adjacency of the capacity.
 
     Raises
     ------
@@ -195,8 +200,8 @@ class FilterEvent(Event):
 def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     """Return the accounting event of every single release, also of logged releases of filters.
 
-    The sum of their costs is no bound, as `FilterEvent` explains. Bounds are computed from
-    `flatten`.
+    The sum of their costs is no bound, since it depends on released answers. Bounds are computed
+    from `flatten`.
 
     Parameters
     ----------

@@ -52,9 +52,14 @@ class UnitEvent(FilterEvent):
         The accounting events of the releases that were made, for one row.
     failure : float, default 0.0
         Must be 0, since nothing is proven of failures for units of several rows.
-    label, required, adjacency
-        Public name, attributes that a row must have observed to be read, and neighbouring relation,
-        as in `Event`. No attribute may be required.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+        No attribute may be required.
 
     Raises
     ------

@@ -52,7 +52,7 @@ _SOFTWARE = f"missdp {version('missdp')}"
 
 @dataclass(frozen=True)
 class Started:
-    """Receipt of a charged release in a ledger, after which private rows may be read once.
+    """Record of a charged release in a ledger, after which private rows may be read once.
 
     `Ledger.start` returns it. A ledger is a database of privacy budgets, whose lines are linked by
     hashes.
@@ -340,7 +340,7 @@ class Ledger:
         return LedgerBudget(self, name, what, request=request)
 
     def abandon(self, request: str) -> None:
-        """Mark a charged release that will not be completed. Its cost remains spent.
+        """Mark a charged release in a ledger as abandoned. Its cost remains spent.
 
         Parameters
         ----------
@@ -362,7 +362,7 @@ class Ledger:
         *,
         answer: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record that a charged release was completed, with the hash of its output.
+        """Record in a ledger that a charged release was completed, with the hash of its output.
 
         Parameters
         ----------
@@ -405,7 +405,9 @@ class Ledger:
         *,
         request: str | None = None,
     ) -> Started:
-        """Charge for a release and commit the charge, after which private rows may be read once.
+        """Charge for a release in a ledger, after which private rows may be read once.
+
+        The charge is committed before the method returns.
 
         Parameters
         ----------
@@ -456,7 +458,7 @@ class Ledger:
         raise refusal
 
     def row(self, name: str) -> Row:
-        """Return the present state of one budget: its fixed facts and the charged amounts.
+        """Return the state of one budget of a ledger: its fixed facts and the charged amounts.
 
         Parameters
         ----------
@@ -480,7 +482,7 @@ class Ledger:
             return self._row(run, name)
 
     def rows(self) -> dict[str, Row]:
-        """Return the present state of all budgets by their names.
+        """Return the present state of all budgets of a ledger by their names.
 
         Returns
         -------

@@ -67,8 +67,12 @@ class AmplifiedEvent(Event):
         Condition on the way in which values went missing. It is stated and not checked.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
         Condition on the choice of the required attributes: fixed in advance, or from the data.
-    label, required, adjacency
-        As for every `Event`.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Not used: the events state their required attributes.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation of the events, which must be add-remove.
 
     Raises
     ------
@@ -176,8 +180,9 @@ def ground_truth_guarantee(
         Condition on the way in which values went missing. It is stated and not checked.
         ``RowIndependentMissingness()`` does not amplify: ε̄ <= ε.
         ``MissingCompletelyAtRandom(observed)`` gives the best valid bound for independent masks.
-        ``BoundedObservation(p_max)`` covers missing at random and not at random: a row meets any of
-        the requirements with probability at most ``p_max``, whatever its values.
+        ``BoundedObservation(p_max)`` covers missing at random and not at random: a row has all
+        required attributes of any event observed with probability at most ``p_max``, whatever its
+        values.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements, optional
         Condition on the choice of the required attributes. Needed if an event has required
         attributes and the assumption can amplify. It becomes a condition of the result.
@@ -189,8 +194,8 @@ def ground_truth_guarantee(
     Returns
     -------
     Guarantee
-        With ``protects="ground-truth"`` and the adjacency of ``source``. Never worse than
-        ``source``.
+        With ``protects="ground-truth"`` and the adjacency of ``source``. Its epsilon and delta are
+        at most the numbers of ``source``.
 
     Raises
     ------
@@ -253,7 +258,7 @@ def ground_truth_guarantee(
 def planned_ground_truth(
     synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> Guarantee:
-    """Return a bound on the guarantee of a planned fit for the ground truth.
+    """Return a bound on a planned fit's guarantee for the table before values went missing.
 
     The ground truth is the table before values went missing. Nothing is fitted, read or charged.
 
@@ -298,7 +303,7 @@ def planned_ground_truth(
 def epsilon_for_ground_truth(
     epsilon: float, synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> float:
-    """Return the epsilon of a fit that gives a requested epsilon for the ground truth.
+    """Return the epsilon of a fit that gives a requested epsilon before values went missing.
 
     The ground truth is the table before values went missing. The epsilon of the fit can be larger,
     so that the fit needs less noise. Nothing is fitted, read or charged.

@@ -72,7 +72,7 @@ def observation_probability(required: RequiredAttributes, observed: Mapping[str,
 
 
 def amplified_epsilon(probability: float, epsilon: float) -> float:
-    """Return the epsilon, before values went missing, of pure DP releases that read few rows.
+    """Return the amplified epsilon of pure DP releases that read a row with some probability.
 
     It is log(1 + p(e^ε - 1)) for releases of ε together that read a row with probability p.
 
@@ -126,7 +126,7 @@ def max_observation_probability(
     smallest: int,
     always: Collection[str] = (),
 ) -> float:
-    """Return the largest probability that a row has all attributes that the data chose observed.
+    """Return the largest probability that a row is observed on attributes that the data chose.
 
     A requirement is a set of attributes that a row must have observed to be read. The result bounds
     all requirements that the data may choose. Cells go missing independently.
@@ -173,11 +173,12 @@ def max_observation_probability(
 def distinct_targets_bound(
     epsilons: Sequence[float], *, attributes: Collection[str], observed: Mapping[str, float]
 ) -> float:
-    """Return the epsilon, before values went missing, of releases that each need another attribute.
+    """Return a bound on the epsilon, before values went missing, of releases on other attributes.
 
-    Each release needs a target, an attribute that it shares with no other release. Bayesian
-    networks are an example: every attribute is the child of exactly one measurement, in an order
-    that the data chose. A row is read only if the child is observed.
+    The attributes that releases require were chosen from the data. Each release needs a target, an
+    attribute that it shares with no other release. Bayesian networks are an example: every
+    attribute is the child of exactly one measurement, in an order that the data chose. A row is
+    read only if the child is observed.
 
     Parameters
     ----------
@@ -290,7 +291,8 @@ def mask_mixture(
     Returns
     -------
     MaskMixture
-        The bound.
+        Epsilon and delta for the table before values went missing, under add-remove adjacency. Also
+        the attributes that were treated as always observed.
 
     Raises
     ------

@@ -48,7 +48,7 @@ class CountQuery:
 
     @property
     def label(self) -> str:
-        """Return the public name of the query, as reports and accounting events state it.
+        """Return the public name of a query for counts, as reports and accounting events state it.
 
         Returns
         -------
@@ -59,7 +59,7 @@ class CountQuery:
 
     @property
     def reads(self) -> Clique | None:
-        """Return the attributes that the query counts together.
+        """Return the attributes whose combinations of values a query counts.
 
         The strategy for missing cells decides from them which cells a row must have observed.
 
@@ -71,7 +71,7 @@ class CountQuery:
         return None
 
     def plan(self, rows: CountedRows, mechanism: Any) -> Release:
-        """Return the plan of the release that answers the query: event to charge, and noise.
+        """Return the plan of the release that answers a query: event to charge, and noise.
 
         Public facts alone decide. Nothing is read or charged.
 
@@ -111,7 +111,7 @@ class CountQuery:
         return Release(event, mechanism, partial(self.exact, rows))
 
     def steps(self, rows: CountedRows) -> int:
-        """Return the number of parts into which one row is divided in the exact answer.
+        """Return the number of counting units into which a query's exact answer divides one row.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class CountQuery:
         return rows.facts.steps
 
     def check(self, rows: CountedRows) -> None:
-        """Raise an error if the rows cannot answer the query, by public facts alone.
+        """Raise an error if private rows cannot answer a query, by public facts alone.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class CountQuery:
         rows.refuse_unknown(self.reads or ())
 
     def sensitivity(self, norm: float) -> float:
-        """Return the largest change of the exact answer by one added or removed row.
+        """Return the largest change of a query's exact answer by one added or removed row.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class CountQuery:
         return 1
 
     def exact(self, rows: CountedRows) -> Any:
-        """Return the exact answer of the query, which only a session computes, after the charge.
+        """Return the exact answer of a query, which only a session computes, after the charge.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class Marginal(CountQuery):
 
     @property
     def label(self) -> str:
-        """Return the public name of the query, with the names of its attributes.
+        """Return the public name of a query for counts, with the names of its attributes.
 
         Returns
         -------
@@ -307,7 +307,7 @@ class Tree(CountQuery):
         return f"tree {self.name}"
 
     def sensitivity(self, norm: float) -> float:
-        """Return the largest change of the exact counts by one added or removed row.
+        """Return the largest change of the counts in a tree of intervals by one row.
 
         Parameters
         ----------

@@ -48,7 +48,7 @@ class Dependences(Scores):
     """
 
     def check(self, rows: CountedRows) -> None:
-        """Raise an error if the rows cannot be scored, by public facts alone.
+        """Raise an error if candidate marginals cannot be scored, by public facts alone.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Dependences(Scores):
         return DEPENDENCE_SENSITIVITY
 
     def exact(self, rows: CountedRows) -> Floats:
-        """Return the exact score of each candidate, its distance from independence.
+        """Return the exact score of each candidate marginal, its distance from independence.
 
         Only a session calls it, after the charge.
 

@@ -348,7 +348,7 @@ class NoiseSource:
 
     @staticmethod
     def from_seed(random_state: int | None = None) -> NoiseSource:
-        """Return a new source of noise for a ``random_state`` argument.
+        """Return a new source of random noise: secure noise, or reproducible noise from a seed.
 
         Parameters
         ----------

@@ -93,7 +93,7 @@ class Scores(CountQuery):
         object.__setattr__(self, "cliques", tuple(map(tuple, self.cliques)))
 
     def check(self, rows: CountedRows) -> None:
-        """Raise an error if the schema lacks an attribute of a candidate.
+        """Raise an error if the schema lacks an attribute of a candidate marginal.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class Misfits(Scores):
         return MISFIT_SENSITIVITY
 
     def exact(self, rows: CountedRows) -> Floats:
-        """Return the exact score of each candidate, its distance from the expected counts.
+        """Return the exact score of each candidate marginal, its distance from expected counts.
 
         Only a session calls it, after the charge.
 

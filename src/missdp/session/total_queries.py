@@ -88,7 +88,7 @@ class UnitSums(CountQuery):
             raise ParameterError("this source does not identify units")
 
     def steps(self, rows: CountedRows) -> int:  # noqa: ARG002
-        """Return the number of parts into which one row is divided in the two sums.
+        """Return the number of counting units into which the sums over persons divide one row.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class MissingKinds(CountQuery):
         return f"kinds of missing of {self.name}"
 
     def check(self, rows: CountedRows) -> None:
-        """Raise an error if the schema lacks the attribute of the query.
+        """Raise an error if the schema lacks the attribute whose missing cells are counted.
 
         Parameters
         ----------
