@@ -44,7 +44,7 @@ class Estimator:
     """Base class of estimators, with the parameter methods of scikit-learn.
 
     A subclass stores each parameter of its constructor in an attribute of the same name.
-    scikit-learn is not needed, since its base class takes half a second to import.
+    The package scikit-learn is not needed, since its base class takes half a second to import.
     """
 
     @classmethod

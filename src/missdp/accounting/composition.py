@@ -81,7 +81,7 @@ def proven_epsilon(
 ) -> float:
     """Return the smallest epsilon that releases prove under a requested adjacency and delta.
 
-    Add-remove events are converted to replace-one adjacency one by one, or as a whole: replacing a
+    Add-remove events are converted to replace-one adjacency one by one, or as a whole. Replacing a
     row is removing a row and adding another row (`replace_one_of`). The smaller result counts.
 
     Parameters

@@ -212,8 +212,9 @@ class Ledger:
             delta 0, otherwise ``"zcdp"``. A part takes all facts except name and epsilon from its
             table's budget.
         failure : float, default 0.0
-            Cap on the sum of the deltas of releases that fail with a small probability (fits that
-            find levels of open attributes), in addition to ``delta``. Only with ``"zcdp"``.
+            Cap on the sum of the deltas of releases that fail with a small probability, in addition
+            to ``delta``. Fits that find levels of open attributes are examples. Only with
+            ``"zcdp"``.
         adjacency : {"add-remove", "replace-one"}, default "add-remove"
             The neighbouring relation.
         unit : str, optional

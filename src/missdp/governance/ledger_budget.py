@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class LedgerBudget(Filter):
     """A privacy budget in a ledger, which pays for fits and queries as a `Filter` does.
 
-    `Ledger.budget` makes it. Each charge is a separate request, which is committed in the ledger
+    ``Ledger.budget`` makes it. Each charge is a separate request, which is committed in the ledger
     before `charge` returns. Charges of other processes count. A fork must open a new ``Ledger``,
     since a charge of one process is not answered in another process.
 
@@ -204,8 +204,8 @@ class LedgerBudget(Filter):
     def remaining_releases(self, epsilon: float = 1.0) -> int | None:
         """Return the number of further synthetic tables of one epsilon that fit into this budget.
 
-        Each table is charged as the usual fits are: in Gaussian differential privacy at the delta
-        of the budget, or in pure epsilon if this delta is 0.
+        Each table is charged as the usual fits are. They are charged in Gaussian differential
+        privacy at the delta of the budget, or in pure epsilon if this delta is 0.
 
         Parameters
         ----------

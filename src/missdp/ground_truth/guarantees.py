@@ -167,9 +167,9 @@ def ground_truth_guarantee(
 ) -> Guarantee:
     """Return the guarantee of a release for the table before values went missing.
 
-    This table is called the ground truth. Its guarantee can be smaller than the guarantee for the
-    incomplete table, since a release that needs some attributes skips rows in which they are
-    missing (amplification).
+    This table is called the ground truth. Its epsilon can be smaller than the epsilon for the
+    incomplete table. The reason is that a release that requires some attributes skips rows in which
+    they are missing (amplification).
 
     Parameters
     ----------
@@ -180,9 +180,9 @@ def ground_truth_guarantee(
         Condition on the way in which values went missing. It is stated and not checked.
         ``RowIndependentMissingness()`` does not amplify: ε̄ <= ε.
         ``MissingCompletelyAtRandom(observed)`` gives the best valid bound for independent masks.
-        ``BoundedObservation(p_max)`` covers missing at random and not at random: a row has all
-        required attributes of any event observed with probability at most ``p_max``, whatever its
-        values.
+        ``BoundedObservation(p_max)`` covers missing at random and not at random. It bounds the
+        probability that a row, whatever its values, has all required attributes of any event
+        observed.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements, optional
         Condition on the choice of the required attributes. Needed if an event has required
         attributes and the assumption can amplify. It becomes a condition of the result.
@@ -324,8 +324,8 @@ def epsilon_for_ground_truth(
     -------
     float
         From ``epsilon`` to 64. It is ``epsilon`` if nothing is amplified. Found by bisection, to a
-        relative 1e-4, and never too large: the guarantee of the fit for the ground truth is at most
-        the requested one.
+        relative 1e-4, and never too large. The epsilon of the fit for the ground truth is at most
+        the requested epsilon.
 
     Raises
     ------

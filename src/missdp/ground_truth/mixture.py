@@ -79,9 +79,9 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     Parameters
     ----------
     probability : float
-        At least p, from 0 to 1: the result rises with p. The p of a row may depend on its values
-        (missing at random, or not at random). This value must bound every row, and rows must lose
-        values independently.
+        At least p, from 0 to 1. The result rises with p. The probability of a row may depend on its
+        values (missing at random, or not at random). This value must bound every row, and rows must
+        lose values independently.
     epsilon : float
         ε >= 0 of all releases that read the row, together.
 
