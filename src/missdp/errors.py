@@ -74,8 +74,7 @@ class DataError(MissDPError, ValueError):
 class ParameterError(MissDPError, ValueError):
     """Error of a parameter of a function, estimator or command that is invalid or out of range.
 
-    It is also a ``ValueError``. Nothing was computed from private rows and nothing was charged,
-    unless the documentation of the function says otherwise.
+    It is also a ``ValueError``. The message quotes public parameters only.
 
     Examples
     --------

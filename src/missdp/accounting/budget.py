@@ -143,6 +143,8 @@ class Budget:
             rows of one person).
         ParameterError
             If an argument is not an `Event`, or a condition is not a `Condition`.
+        LedgerError
+            If the budget is in a ledger, and the charge may not have been recorded.
         """
         self.check_process()
         self._record(flatten(events), events, conditions)

@@ -581,6 +581,9 @@ class Session:
             If the budget cannot afford the query. Nothing is charged, and nothing is computed.
         UnprovenError
             If the noise has no bound in the privacy measure of the budget. Nothing is charged.
+        LedgerError
+            If the budget is in a ledger, and the charge may not have been recorded. Nothing is
+            computed.
         DataError
             If the computation fails. The charge remains.
         """
