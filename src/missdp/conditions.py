@@ -659,7 +659,7 @@ class FixedSchedule(Condition):
 
 @dataclass(frozen=True)
 class FloatingPointTraining(Condition):
-    """Condition of a guarantee: rounding in private training of networks does not matter.
+    """Condition of a guarantee: rounding in private training does not weaken privacy.
 
     Training clips and adds gradients in double precision, and the proof takes real numbers. The
     noise itself is exact: whole multiples of a small step, drawn from the source of noise of the

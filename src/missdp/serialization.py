@@ -104,15 +104,15 @@ class Record(metaclass=Checked):
         return jsonable(value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this record as a dictionary of JSON values, which `from_dict` reads.
+        """Return a public object, such as a schema or a guarantee, as a dictionary of JSON values.
 
-        A record is an immutable public value, such as a schema, an event or a guarantee.
+        All fields of the object are public or released values.
 
         Returns
         -------
         dict
-            Each field by its name, and the name of the class under ``"kind"``. Public, as the
-            fields are.
+            Each field by its name, and the name of the class under ``"kind"``. `from_dict` reads
+            it.
 
         Raises
         ------
@@ -126,9 +126,9 @@ class Record(metaclass=Checked):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the record that a dictionary of JSON values describes.
+        """Return the public object, such as a schema or a guarantee, that a dictionary describes.
 
-        A record is an immutable public value, such as a schema, an event or a guarantee.
+        All fields of the object are public or released values.
 
         Parameters
         ----------
@@ -162,14 +162,14 @@ class Record(metaclass=Checked):
             return read
 
     def to_json(self) -> str:
-        """Return this record as a JSON text with the number of its format and a checksum.
+        """Return a public object, such as a schema or a guarantee, as a JSON text with a checksum.
 
-        A record is an immutable public value, such as a schema, an event or a guarantee.
+        All fields of the object are public or released values.
 
         Returns
         -------
         str
-            Text that `from_json` reads. Public, as the fields are.
+            Text with the fields, the number of the format and a checksum. `from_json` reads it.
 
         Raises
         ------
@@ -179,9 +179,9 @@ class Record(metaclass=Checked):
         return json.dumps(self.to_document(), allow_nan=False)
 
     def to_document(self) -> dict[str, Any]:
-        """Return this record as JSON values with the number of their format and a checksum.
+        """Return a public object, such as a schema, as JSON values with format and checksum.
 
-        A record is an immutable public value, such as a schema, an event or a guarantee.
+        All fields of the object are public or released values.
 
         Returns
         -------
@@ -200,9 +200,9 @@ class Record(metaclass=Checked):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the record of a JSON text that `to_json` wrote.
+        """Return the public object, such as a schema or a guarantee, that a JSON text describes.
 
-        A record is an immutable public value, such as a schema, an event or a guarantee.
+        All fields of the object are public or released values.
 
         Parameters
         ----------
@@ -226,9 +226,9 @@ class Record(metaclass=Checked):
 
     @classmethod
     def from_document(cls, document: Any, *, name: str = "the file") -> Self:
-        """Return the record of JSON values that `to_document` returned.
+        """Return the public object, such as a schema, that JSON values with a checksum describe.
 
-        A record is an immutable public value, such as a schema, an event or a guarantee.
+        All fields of the object are public or released values.
 
         Parameters
         ----------

@@ -90,8 +90,8 @@ class FilterEvent(Event):
         Names of attributes that a row must have observed (not missing) to be read. None and the
         empty set: every row is read.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
-        The neighbouring relation under which the numbers of this event are true.
-        The adjacency equals the adjacency of the capacity.
+        The neighbouring relation under which the numbers of this event are true. It equals the
+        adjacency of the capacity.
 
     Raises
     ------

@@ -380,7 +380,7 @@ class Guarantee(Record):
         return in_words(self)
 
     def explain(self, *, prior: float = 0.5, chance: float = 1e-3) -> Risk:
-        """Return bounds on an observer's odds that a person's row is in the table.
+        """Return bounds on an observer's odds, after the release, that a row is in the table.
 
         Parameters
         ----------

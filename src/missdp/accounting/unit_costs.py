@@ -55,11 +55,10 @@ class UnitEvent(FilterEvent):
     label : str, default ""
         A public name for reports.
     required : frozenset of str or None, default None
-        Names of attributes that a row must have observed (not missing) to be read. None and the
-        empty set: every row is read.
+        Must be None or empty: every row is read.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
-        The neighbouring relation under which the numbers of this event are true.
-        No attribute may be required.
+        The neighbouring relation under which the numbers of this event are true. It equals the
+        adjacency of the capacity.
 
     Raises
     ------

@@ -103,7 +103,7 @@ class AmplifiedEvent(Event):
         _checked_structure(self.structure, self.flatten())
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the elementary accounting events of the amplified releases.
+        """Return the elementary accounting events of the releases, without amplification.
 
         An elementary event states the noise and sensitivity of one release, or the cap of an
         adaptive sequence. Its cost is a bound without amplification.
