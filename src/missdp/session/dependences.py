@@ -108,14 +108,30 @@ def dependence(counts: NDArray[np.int64]) -> float:
     """Return the distance of counts from independence of their last attribute, the child.
 
     ``S = 1/2 sum |c(x, pi) - c(x) c(pi) / m|`` with ``m = sum c``, over the rows observed on all
-    attributes. The unit is rows, and S lies between 0 and ``m``. The sensitivity under add-remove
-    is below 2 for every ``m``. Let p and q be the distributions of child and parents. Adding the
-    row (x, pi) changes ``D = c - c c / m`` by ``m / (m + 1) * (e_x - p) (e_pi - q)^T``. The L1 norm
-    of this change is below 2 * 2, and half of it is below 2. A row without one of the attributes
-    changes nothing. So no private row count enters the sensitivity, unlike with mutual information.
-    The whole numbers ``|m c - c c|`` are added up exactly. Their quotient by ``2 m`` is clipped to
-    2^34, which moves no two values further apart, and is rounded once.
+    attributes. The unit is rows, and S lies between 0 and ``m``.
 
+    Parameters
+    ----------
+    counts : ndarray of int64
+        Counts with one axis for each attribute, the child last. Private.
+
+    Returns
+    -------
+    float
+        In rows, at most 2**34. Private.
+
+    Notes
+    -----
+    The sensitivity under add-remove is below 2 for every ``m``. Let p and q be the distributions of
+    child and parents. Adding the row (x, pi) changes ``D = c - c c / m`` by ``m / (m + 1) * (e_x -
+    p) (e_pi - q)^T``. The L1 norm of this change is below 2 * 2, and half of it is below 2. A row
+    without one of the attributes changes nothing. So no private row count enters the sensitivity,
+    unlike with mutual information. The whole numbers ``|m c - c c|`` are added up exactly. Their
+    quotient by ``2 m`` is clipped to 2^34, which moves no two values further apart, and is rounded
+    once.
+
+    Examples
+    --------
     >>> dependence(np.array([[5, 0], [0, 5]])), dependence(np.array([[2, 2], [4, 4]]))
     (5.0, 0.0)
     """

@@ -64,29 +64,32 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Release:
-    """Plan of one release: the event to charge, the exact computation, and the noise.
+    """Plan of one release of a session: the event to charge, the exact computation, and the noise.
 
-    Public facts decide it before anything is charged.
+    A query makes it from public facts, before anything is charged. Authors of queries return it
+    from ``plan``.
 
-    Attributes
+    Parameters
     ----------
     event : Event
-        The event to charge.
+        The accounting event (noise and sensitivity) to charge.
     mechanism : Mechanism
         The mechanism that draws the released answer.
     exact : callable
-        Returns the exact answer. Private: only a session calls it, after the charge. For an
-        iterative query it is called with the public or released point of the step.
-    extra_events : tuple of Event
+        Function that returns the exact answer. Private: only a session calls it, after the charge.
+        For an iterative query it is called with the public or released point of the step.
+    extra_events : tuple of Event, default ()
         Events that are charged together with ``event``.
-    steps : int
+    steps : int, default 1
         Number of steps of an iterative query. The event covers all steps.
-    read : callable
-        Turns the released answer into the value of the measurement. This is post-processing.
+    read : callable, optional
+        Function from the released answer to the value of the measurement. This is post-processing.
+        By default the value is the answer.
     radius : callable, optional
-        Returns, for a released answer, the half-width of the error by level, as in `Measurement`.
+        Function from a released answer to the half-width of the error by level, as in
+        `Measurement`. By default it returns None.
     expected_radius : float, optional
-        Half-width that is expected to hold the noise of a number with 95 %.
+        Half-width that is expected to hold the noise of a number with probability 0.95.
     """
 
     event: Event
@@ -165,19 +168,43 @@ class PrivateRows(Protocol):
 
     @property
     def adjacency(self) -> Adjacency:
-        """Return the neighbouring relation under which sensitivities of queries are proven."""
+        """Return the neighbouring relation under which sensitivities of queries are proven.
+
+        Returns
+        -------
+        {"add-remove", "replace-one"}
+            Public.
+        """
 
     @property
     def facts(self) -> Any:
-        """Return the public facts about the private rows."""
+        """Return the public facts about the private rows.
+
+        Returns
+        -------
+        object
+            The type depends on the kind of rows. Public.
+        """
 
     @property
     def ledger(self) -> str:
-        """Return the name of the ledger budget that must pay for the rows, or an empty text."""
+        """Return the name of the ledger budget that must pay for the rows, or an empty text.
+
+        Returns
+        -------
+        str
+            Public.
+        """
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Return the conditions of every answer about the rows, which follow from public facts."""
+        """Return the conditions of the guarantee of every answer about the private rows.
+
+        Returns
+        -------
+        tuple of Condition
+            They follow from public facts about the rows.
+        """
 
     def plan(self, query: Any, mechanism: Any) -> Release:
         """Return the plan of the release that answers a query, from public facts alone.
