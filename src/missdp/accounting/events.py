@@ -20,9 +20,17 @@ from missdp.serialization import Record
 from missdp.validation import CountFrom1, Delta, NonNegative, Positive, Probability, as_set
 
 Adjacency = Literal["add-remove", "replace-one"]
-"""Which tables are neighbours: one row more or less, or one row replaced by another."""
+"""Neighbouring relation of tables, under which a privacy guarantee holds.
+
+``"add-remove"``: one table has one row more. ``"replace-one"``: one row is replaced by another row,
+so the number of rows is not protected.
+"""
 Protects = Literal["incomplete", "ground-truth"]
-"""The protected table: the incomplete table, or the table before values went missing."""
+"""Table that a privacy guarantee protects.
+
+``"incomplete"``: the table of the curator, with its missing cells. ``"ground-truth"``: the table
+before values went missing.
+"""
 
 RequiredAttributes = Annotated[
     frozenset[str] | None,

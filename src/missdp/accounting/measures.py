@@ -104,7 +104,11 @@ from missdp.errors import (
 )
 
 PrivacyMeasure = Literal["pure", "zcdp", "gdp"]
-"""The privacy measure of an amount: pure DP, zCDP or Gaussian DP."""
+"""Privacy definition in which costs add up.
+
+``"pure"``: epsilons of pure DP. ``"zcdp"``: rhos of zero-concentrated DP. ``"gdp"``: squares of the
+mu of Gaussian DP.
+"""
 
 MAX_GDP = 6.0
 """Largest cost of a count of rows in Gaussian DP (mu squared). Less noise has no bound."""

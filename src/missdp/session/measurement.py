@@ -15,7 +15,7 @@ from missdp.serialization import Record
 from missdp.types import Floats
 
 Radius: TypeAlias = Callable[[float], float]
-"""Function from a probability to the half-width that holds the noise of a number with it."""
+"""Function from a probability to a half-width that holds the noise with this probability."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True)

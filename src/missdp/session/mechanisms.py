@@ -25,7 +25,7 @@ from missdp.session.noise import NoiseSource, SelectionMethod, check_scale
 from missdp.types import Floats, Ints
 
 CountNoise = Literal["laplace", "gaussian"]
-"""The noise of released counts."""
+"""Name of the distribution of the noise that is added to counts: Laplace or Gaussian."""
 
 
 # Rows. Larger counts are clipped, which moves no two neighbours further apart. So adding noise
@@ -225,7 +225,8 @@ class Noise:
         Parameters
         ----------
         sensitivity : float
-            Largest change of the counts by one row, in rows, in the norm `norm`.
+            Largest change of the counts by one row, in rows. In L1 norm for Laplace noise, in L2
+            norm for Gaussian noise.
         required : iterable of str or None
             Attributes that a row must have observed to be counted. None: every row is counted.
         label : str

@@ -66,7 +66,10 @@ Words: TypeAlias = Callable[[int], WordArray]
 """Function that returns a number of words of independent fair bits."""
 Size = int | tuple[int, ...]
 SelectionMethod = Literal["exponential", "permute-and-flip"]
-"""The noise of scores, of which the largest is selected."""
+"""Name of the mechanism that selects a candidate by its noisy score.
+
+``"exponential"`` adds Gumbel noise to scores, and ``"permute-and-flip"`` adds exponential noise.
+"""
 # Larger scales are far above any useful noise. This limit is far below an overflow of 64 bits.
 check_scale = partial(check_number, max_value=2.0**40, exclude_min=True)
 _AT_ONCE = 2**15  # words in one pass, so that a pass stays in the processor's cache
@@ -341,7 +344,7 @@ class NoiseSource:
     """
 
     conditions: ClassVar[tuple[Condition, ...]] = ()
-    """Conditions of every release with this source."""
+    """Conditions of the guarantee of every release with this source of noise."""
 
     def __init__(self, words: Words) -> None:
         self._words = words

@@ -108,7 +108,7 @@ class RowProducts(Record):
     """
 
     max_numbers: ClassVar[int] = 60_000_000
-    """Largest number of numbers that are released together."""
+    """Largest number of sums that are released together."""
 
     blocks: Blocks
     clip: Annotated[float, Field(ge=2.0**-10, le=2.0**20)]

@@ -433,9 +433,9 @@ class Session:
     def reserve(self, cost: Cost, *, label: str) -> Session:
         """Set a part of the session's budget aside, and return a session that spends it.
 
-        The part is charged to this session now. Rows, noise and conditions of the new session are
-        equal. Its answers are charged to the part and cost this session nothing more. An amount
-        that the part does not spend is lost. Nothing is read.
+        The part is charged to this session now. The new session has the rows, noise and conditions
+        of this session. Its answers are charged to the part and cost this session nothing more. An
+        amount that the part does not spend is lost. Nothing is read.
 
         Parameters
         ----------
