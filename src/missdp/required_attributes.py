@@ -18,7 +18,7 @@ from missdp.errors import ParameterError
 from missdp.validation import Count, Probability, as_tuple
 
 RequiredAttributes = Collection[str] | None
-"""Names of attributes that a row must have observed to be read. None or empty: all rows are read."""
+"""Names of attributes that a row must have observed to be read. None or empty: no attribute."""
 
 
 def as_required_attributes(required: RequiredAttributes) -> frozenset[str]:

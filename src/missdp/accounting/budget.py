@@ -49,7 +49,18 @@ _ROW_EVENTS = (PureEvent(epsilon=0.0),)  # an event that protects single rows
 
 
 def as_events(entries: Entries) -> Events:
-    """Return the events of a budget's entries. A filter that was reserved is one event."""
+    """Return the accounting events of the entries of a budget.
+
+    Parameters
+    ----------
+    entries : tuple of Event or Filter
+        Charged events, and budgets that were reserved.
+
+    Returns
+    -------
+    tuple of Event
+        A reserved budget is one event, its cap.
+    """
     return tuple(entry.filter() if isinstance(entry, Filter) else entry for entry in entries)
 
 
@@ -680,7 +691,20 @@ class Filter(Budget):
 
 
 def check_paid(ledger: str, budget: Budget | None) -> None:
-    """Raise an error if the schema of rows names a ledger in which the budget does not stand."""
+    """Raise an error if rows must be paid from a ledger, and a budget is not in this ledger.
+
+    Parameters
+    ----------
+    ledger : str
+        Name of the ledger budget that the schema of the rows names, empty if there is none.
+    budget : Filter, Composition or None
+        The budget that is to pay.
+
+    Raises
+    ------
+    LedgerError
+        If the budget does not stand in the named ledger budget.
+    """
     if ledger and (budget is None or not budget.pays_for(ledger)):
         raise LedgerError(
             f"the schema names the budget {ledger!r}, without which nothing is read: pass "

@@ -188,7 +188,23 @@ def _smallest(parts: tuple[Event, ...], delta: float, *, enough: float = 0.0) ->
 
 
 def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measure]:
-    """Return the measures in which every event has a cost, or raise for mixed adjacencies."""
+    """Return the privacy measures in which every release has a cost.
+
+    Parameters
+    ----------
+    parts : tuple of Event
+        Elementary accounting events.
+
+    Returns
+    -------
+    dict of str to Measure
+        The measures by name, possibly none.
+
+    Raises
+    ------
+    UnprovenError
+        If the events mix adjacencies.
+    """
     if len({event.adjacency for event in parts}) > 1:
         raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
     kinds = set(parts)
@@ -196,14 +212,21 @@ def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measur
 
 
 def other_bounds(parts: tuple[Event, ...], *, has_measure: bool) -> tuple[bool, bool]:
-    """Return whether a Rényi curve and loss distributions cover all events.
+    """Return whether Rényi divergences and privacy loss distributions bound all releases.
 
     Parameters
     ----------
     parts : tuple of Event
-        Elementary events under one adjacency.
+        Elementary accounting events under one adjacency.
     has_measure : bool
         Whether `applicable_measures` returns a measure for these events.
+
+    Returns
+    -------
+    curved : bool
+        Whether every event has a Rényi curve.
+    tabular : bool
+        Whether every event has a privacy loss distribution, and composing them is not too slow.
 
     Raises
     ------

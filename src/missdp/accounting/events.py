@@ -44,7 +44,23 @@ ROW = "row"
 
 
 def check_adjacency(value: str) -> Adjacency:
-    """Return ``value`` if it names a neighbouring relation, or raise an error."""
+    """Return the name of a neighbouring relation, after a check.
+
+    Parameters
+    ----------
+    value : str
+        The name.
+
+    Returns
+    -------
+    {"add-remove", "replace-one"}
+        The name.
+
+    Raises
+    ------
+    ParameterError
+        If it is another text.
+    """
     adjacency: Adjacency = check_choice("adjacency", value, get_args(Adjacency))
     return adjacency
 
@@ -536,7 +552,26 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
 
 
 def convert_adjacency(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return the events as facts under one adjacency, converted from add-remove if necessary."""
+    """Return accounting events as facts under one neighbouring relation.
+
+    Parameters
+    ----------
+    adjacency : {"add-remove", "replace-one"}
+        The relation. Add-remove events are converted for ``"replace-one"``.
+    events : iterable of Event
+        Elementary events.
+
+    Returns
+    -------
+    tuple of Event
+        In the given order.
+
+    Raises
+    ------
+    UnprovenError
+        If a replace-one event is to become an add-remove event, or an event has no replace-one
+        form.
+    """
     if check_adjacency(adjacency) == "replace-one":
         return tuple(event.to_replace_one() for event in events)
     parts = tuple(events)
@@ -553,7 +588,25 @@ def convert_adjacency(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Ev
 
 
 def unit_of(events: Iterable[Event]) -> tuple[str, int]:
-    """Return the unit that all events protect, and the most rows that an event reads of a unit."""
+    """Return the unit of protection of several releases, and the largest number of its rows read.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Accounting events of the releases.
+
+    Returns
+    -------
+    unit : str
+        ``"row"``, or the name of the column that identifies the rows of a unit.
+    rows : int
+        Largest number of rows of one unit that an event reads.
+
+    Raises
+    ------
+    UnprovenError
+        If the events protect different units.
+    """
     units = {event.protected_unit() for event in events}
     if len({unit for unit, _ in units}) > 1:
         named = ", ".join(sorted({repr(unit) for unit, _ in units}))

@@ -45,7 +45,18 @@ from missdp.validation import Delta
 
 
 def without_failure(event: Event) -> Event:
-    """Return an event without its delta: its bound if it does not fail."""
+    """Return an accounting event without its delta: the bound if the release does not fail.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    Event
+        A `PureEvent` for an `ApproximateEvent`, and all other events unchanged.
+    """
     if not isinstance(event, ApproximateEvent):
         return event
     return PureEvent(epsilon=event.epsilon, required=event.required, adjacency=event.adjacency)

@@ -121,12 +121,38 @@ _INWARD = 1 - Fraction(1, 2**45)
 
 
 def unproven_error(bound: str, event: Event) -> UnprovenError:
-    """Return the error for an event that has no proven bound of this kind."""
+    """Return the error for an accounting event that has no proven bound of some kind.
+
+    Parameters
+    ----------
+    bound : str
+        Name of the kind of bound, for the message.
+    event : Event
+        The event.
+
+    Returns
+    -------
+    UnprovenError
+        The error, to be raised.
+    """
     return UnprovenError(f"no {bound} bound is proven for {type(event).__name__}")
 
 
 def has_bound(cost: Callable[..., object], event: Event) -> bool:
-    """Return whether a cost function, such as `pure_cost`, has a bound for an event."""
+    """Return whether a cost function has a proven bound for an accounting event.
+
+    Parameters
+    ----------
+    cost : callable
+        The function, such as `pure_cost`.
+    event : Event
+        The event.
+
+    Returns
+    -------
+    bool
+        False if the function raises `UnprovenError`.
+    """
     try:
         cost(event)
     except UnprovenError:
@@ -135,27 +161,97 @@ def has_bound(cost: Callable[..., object], event: Event) -> bool:
 
 
 def is_pure(event: Event) -> bool:
-    """Return whether an event is pure DP: it has an epsilon, and its delta is 0."""
+    """Return whether a release is pure DP by its accounting event.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    bool
+        True if the event has an epsilon, and its delta is 0.
+    """
     return has_bound(pure_cost, event) and approximate_delta(event) == 0
 
 
 def approximate_delta(event: Event) -> float:
-    """Return the probability with which the bounds of an event may fail."""
+    """Return the probability with which the bounds of an accounting event may fail.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    float
+        The delta of an `ApproximateEvent`, and 0 for all other events.
+    """
     return event.delta if isinstance(event, ApproximateEvent) else 0.0
 
 
 def pure_epsilon(event: Event) -> float:
-    """Return `pure_cost` as a float, rounded up."""
+    """Return the pure epsilon of an accounting event as a float, rounded up.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    float
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If the event has no pure epsilon.
+    """
     return float_up(pure_cost(event))
 
 
 def zcdp_rho_of(event: Event) -> float:
-    """Return `zcdp_cost` as a float, rounded up."""
+    """Return the zCDP rho of an accounting event as a float, rounded up.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    float
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If no rho is proven for the event.
+    """
     return float_up(zcdp_cost(event))
 
 
 def pure_cost(event: Event) -> Fraction:
-    """Return the exact epsilon of an event. The delta of an `ApproximateEvent` is additional."""
+    """Return the exact pure epsilon of an accounting event.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event. The delta of an `ApproximateEvent` is additional.
+
+    Returns
+    -------
+    Fraction
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If the event has no pure epsilon.
+    """
     match event:
         case PureEvent() | ApproximateEvent():
             return exact(event.epsilon)
@@ -166,7 +262,23 @@ def pure_cost(event: Event) -> Fraction:
 
 
 def zcdp_cost(event: Event) -> Fraction:
-    """Return the rho of an event exactly, under (delta-approximate) zero-concentrated DP."""
+    """Return the exact rho of an accounting event under zero-concentrated DP.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event. The delta of an `ApproximateEvent` is additional.
+
+    Returns
+    -------
+    Fraction
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If no rho is proven for the event.
+    """
     match event:
         case SelectionEvent():
             return pure_cost(event) ** 2 / 8  # bounded range: Cesar & Rogers 2021
@@ -190,10 +302,25 @@ def zcdp_cost(event: Event) -> Fraction:
 
 
 def gdp_cost(event: Event) -> Fraction:
-    """Return the square of mu with which an event is mu-GDP, rounded up.
+    """Return the square of the mu of an accounting event under Gaussian DP, rounded up.
 
     The delta of an `ApproximateEvent` is additional. With probability delta this event reveals the
     table, and otherwise it is an epsilon-DP mechanism (Kairouz, Oh & Viswanath 2015).
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    Fraction
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If no mu is proven for the event.
     """
     match event:
         case GaussianEvent():
@@ -215,7 +342,18 @@ def gdp_cost(event: Event) -> Fraction:
 
 
 def has_unit_sensitivity(sensitivity: float) -> bool:
-    """Return whether a row of this L2 sensitivity changes at most one whole number, by one."""
+    """Return whether an L2 sensitivity means that a row changes at most one integer, by one.
+
+    Parameters
+    ----------
+    sensitivity : float
+        L2 sensitivity of integers.
+
+    Returns
+    -------
+    bool
+        True if no other change is possible, as for counts of rows.
+    """
     return sensitivity < 2 and integer_shift(sensitivity**2) <= 1
 
 
@@ -242,13 +380,38 @@ def _pure_mu(epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """An additive privacy measure: the cost of an event, and the epsilon of a sum of costs."""
+    """Privacy measure in which costs of releases add up: the cost of an event, and its epsilon.
+
+    Parameters
+    ----------
+    cost : callable
+        Function from an elementary accounting event to its exact cost. It raises `UnprovenError` if
+        no bound is proven.
+    epsilon : callable
+        Function from a sum of costs and a delta to the epsilon that they imply.
+    """
 
     cost: Callable[[Event], Fraction]  # raises UnprovenError if no bound is proven
     epsilon: Callable[[Fraction, float], float]
 
     def total(self, events: Iterable[Event]) -> Fraction:
-        """Return the cost of all events together."""
+        """Return the cost of several releases together in this privacy measure.
+
+        Parameters
+        ----------
+        events : iterable of Event
+            Elementary accounting events.
+
+        Returns
+        -------
+        Fraction
+            The sum of the costs.
+
+        Raises
+        ------
+        UnprovenError
+            If an event has no bound in this measure.
+        """
         return total(times * self.cost(event) for event, times in Counter(events).items())
 
 

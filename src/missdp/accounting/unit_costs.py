@@ -148,6 +148,17 @@ def _group_event(event: Event, rows: int) -> Event:
 
 
 def unit_counts_once(events: Iterable[Event]) -> bool:
-    """Return whether in all events for units the rows of a unit count as one together."""
+    """Return whether all rows of a unit of protection count as one together in all releases.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Accounting events of the releases.
+
+    Returns
+    -------
+    bool
+        False if no event protects units of several rows.
+    """
     units = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
     return bool(units) and all(event.counts_as == "one" for event in units)

@@ -185,11 +185,31 @@ class Misfits(Scores):
 
 
 def misfit(counts: Counts, expected: Expected) -> float:
-    """Return ``weight (sum |counts - expected| - bias)``, clipped, with a proven sensitivity.
+    """Return the weighted distance of exact counts from expected counts, less the noise.
 
-    ``counts`` are private and at least 0. Their sum is below 2**41. If rows have weights, counts
-    are multiples of 2**-20, and their sum is below 2**31.
+    The formula is ``weight (sum |counts - expected| - bias)`` over the possible cells, clipped. One
+    row changes it by at most `MISFIT_SENSITIVITY`.
 
+    Parameters
+    ----------
+    counts : ndarray
+        Exact counts in rows, at least 0, with a sum below 2**41. If rows have survey weights, they
+        are multiples of 2**-20, with a sum below 2**31. Private.
+    expected : Expected
+        Expected counts, possible cells, bias and weight. Released or public.
+
+    Returns
+    -------
+    float
+        The score, in rows times the weight. Private.
+
+    Raises
+    ------
+    ParameterError
+        If the shapes of expected counts and possible cells do not fit the counts.
+
+    Notes
+    -----
     One row changes one count by at most one. So in exact arithmetic the score changes by at most
     ``weight``. Omitting fixed cells makes no row's influence larger.
 
@@ -202,6 +222,8 @@ def misfit(counts: Counts, expected: Expected) -> float:
     rounded, by at most 2**-53 * 2**31 for each of two neighbours. Both roundings together are at
     most 2**-21, less than the 2**-20 that `MISFIT_SENSITIVITY` allows.
 
+    Examples
+    --------
     >>> every = np.ones(2, dtype=bool)
     >>> misfit(np.array([3, 5]), Expected(np.array([4.0, 4.5]), every, bias=1.0, weight=0.5))
     0.25
