@@ -168,7 +168,7 @@ class Event(Record, abstract=True):
         return unit_of(getattr(self, "events", ()))
 
     def to_replace_one(self) -> Event:
-        """Return the accounting event of the same release under replace-one adjacency.
+        """Return the accounting event of this release under replace-one adjacency.
 
         Replacing a row is removing a row and adding another row. So the numbers follow from two
         add-remove steps.
@@ -181,7 +181,7 @@ class Event(Record, abstract=True):
         Raises
         ------
         UnprovenError
-            If no such conversion is proven for this kind of event.
+            If no conversion is proven for this kind of event.
         """
         if self.adjacency == "replace-one":
             return self

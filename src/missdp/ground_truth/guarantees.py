@@ -453,14 +453,15 @@ def joint(
     ----------
     releases : iterable of fitted synthesizers and Guarantees
         Releases of one table, under add-remove adjacency. A guarantee for the ground truth, under
-        the same assumption, is replaced by its events. A guarantee for the incomplete table must
-        have no required attributes.
+        this assumption, is replaced by its events. A guarantee for the incomplete table must have
+        no required attributes.
     assumption : Condition
-        Condition on the way in which values went missing, in all releases at once.
-        ``BoundedObservation(p)`` bounds the probability to meet any requirement of *one* release.
-        Releases share it if every requirement of one release contains a requirement of the others.
-        Otherwise the bounds add up, and the sum is a condition of its own. With
-        ``BoundedObservation(p, together=True)``, p bounds the requirements of all releases.
+        Condition on the way in which values went missing, in all releases at once. A requirement is
+        a set of attributes that a row must have observed to be read. ``BoundedObservation(p)``
+        bounds the probability that a row meets any requirement of *one* release. Releases share the
+        bound if every requirement of one release contains a requirement of the others. Otherwise
+        the bounds add up, and the sum is a condition of its own. With ``BoundedObservation(p,
+        together=True)``, p bounds the requirements of all releases.
     delta : float, optional
         Target δ in [0, 1), by default the sum of the deltas of all releases.
 
@@ -468,22 +469,25 @@ def joint(
     -------
     Guarantee
         Guarantee for the ground truth. It rests on `FixedSchedule`: the list of releases and their
-        sizes did not depend on answers of other releases. Never worse than their composition
-        without amplification.
+        sizes did not depend on answers of other releases. Its epsilon is at most the epsilon of all
+        releases together without amplification.
 
     Raises
     ------
     ParameterError
-        If an element is not a release: amplified numbers do not add up.
+        If there is no release, or an element is not a release. If a guarantee for the incomplete
+        table has required attributes.
     UnprovenError
-        If a guarantee rests on another assumption, or was converted.
+        If a guarantee rests on another assumption, or is not under add-remove adjacency. If the
+        schema of a synthesizer has differences of dates.
 
     Notes
     -----
-    Caps of releases are composed as those of one fit. If marginals were chosen in several releases,
-    the family is the list of all families. No marginal of a release gets a larger share of the sum
-    than it might get of its own release. Fixed requirements may be counted as chosen, and
-    requirements of tables in pure epsilon as those of single attributes.
+    Caps of releases are composed like the caps of one fit. If marginals were chosen in several
+    releases, the candidates are the candidates of all releases. No marginal of a release gets a
+    larger share of the sum than it might get of its own release. Fixed requirements may be counted
+    as chosen. Requirements of tables in pure epsilon may be counted as requirements of single
+    attributes.
 
     Examples
     --------

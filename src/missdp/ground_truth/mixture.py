@@ -201,7 +201,7 @@ def distinct_targets_bound(
 
     Notes
     -----
-    The mixture of every structure is at most that of the requirements {target_j}. They are
+    The mixture of every structure is at most the mixture of the requirements {target_j}. They are
     disjoint, hence Σ_j log(1 + π_target(j)(e^{ε_j} - 1)). Its summand has increasing differences in
     (π, ε). By the rearrangement inequality, the sorted pairing is the worst of all assignments.
 
@@ -532,8 +532,8 @@ def amplified_loss_distribution(
     -----
     The two profiles of `amplified_profile_delta` are computed on a grid and joined by straight
     lines in e^ε. The lines are upper bounds, since divergences are convex in e^ε. At ε < 0 each
-    profile follows from the other: the divergence at e^ε is 1 - e^ε plus e^ε times that of the
-    other direction at e^{-ε}.
+    profile follows from the other: the divergence at e^ε is 1 - e^ε plus e^ε times the
+    divergence of the other direction at e^{-ε}.
 
     Examples
     --------
