@@ -13,19 +13,19 @@ from missdp.accounting.measures import MAX_GDP, ROUNDING_VARIANCE, Cost, has_uni
 
 
 def gdp_noise(amount: float, *, sensitivity: float = 1.0) -> float:
-    """Return the sigma at which discrete Gaussian noise costs this much, or infinity.
+    """Return the sigma of discrete Gaussian noise that costs a given amount of Gaussian DP.
 
     Parameters
     ----------
     amount : float
-        The square of the mu of Gaussian DP.
+        The cost: the square of the mu of Gaussian DP, at least 0.
     sensitivity : float, default 1.0
-        L2 sensitivity of whole numbers.
+        Largest change of whole numbers by one row, in L2 norm.
 
     Returns
     -------
     float
-        The sigma, rounded up.
+        The sigma in the unit of the numbers, rounded up. Infinite if the amount is 0.
     """
     continuous = sensitivity**2 / amount if amount > 0 else math.inf
     if not has_unit_sensitivity(sensitivity):
@@ -35,7 +35,20 @@ def gdp_noise(amount: float, *, sensitivity: float = 1.0) -> float:
 
 
 def gdp_selection(amount: float) -> float:
-    """Return the epsilon of a selection that costs this much in Gaussian DP, as a squared mu."""
+    """Return the epsilon of a selection that costs a given amount of Gaussian DP.
+
+    The selection is an exponential mechanism.
+
+    Parameters
+    ----------
+    amount : float
+        The cost: the square of the mu of Gaussian DP, at least 0.
+
+    Returns
+    -------
+    float
+        The pure epsilon of the selection, at least 0.
+    """
     from scipy.special import log_ndtr
 
     half = math.sqrt(amount) / 2 * (1 - 1e-11)
@@ -45,8 +58,20 @@ def gdp_selection(amount: float) -> float:
 
 
 def selection_epsilon(cost: Cost) -> float:
-    """Return the epsilon of a selection by the exponential mechanism that costs this much.
+    """Return the epsilon of a selection by the exponential mechanism that has a given cost.
 
+    Parameters
+    ----------
+    cost : Cost
+        The cost in pure epsilon, zCDP or Gaussian DP.
+
+    Returns
+    -------
+    float
+        The pure epsilon of the selection, at least 0.
+
+    Examples
+    --------
     >>> from missdp.accounting import Cost
     >>> selection_epsilon(Cost(privacy_measure="zcdp", amount=0.125))
     1.0

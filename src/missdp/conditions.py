@@ -32,7 +32,11 @@ Names = Annotated[
 
 @dataclass(frozen=True)
 class Condition(Record, abstract=True):
-    """Base class of all assumptions. A new assumption is a subclass that is a frozen dataclass.
+    """Base class of the assumptions on which a privacy guarantee rests.
+
+    A condition is printed with the guarantee and never dropped. It is stated and not checked,
+    unless its class says otherwise. A new assumption is a subclass that is a frozen dataclass. It
+    defines ``sentence``, or overrides `statement`.
 
     Attributes
     ----------
@@ -59,7 +63,13 @@ class Condition(Record, abstract=True):
     sentence: ClassVar[str]
 
     def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
+        """Return this assumption as one plain sentence, as a printed guarantee states it.
+
+        Returns
+        -------
+        str
+            The sentence. Public.
+        """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         texts = {n: ", ".join(map(str, v)) if type(v) is tuple else v for n, v in values.items()}
         return self.sentence.format(self, **texts)
@@ -69,7 +79,23 @@ class Condition(Record, abstract=True):
 
 
 def all_conditions(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """Return conditions as a tuple, or raise an error if one is not a `Condition`."""
+    """Return conditions of a guarantee as a tuple, after a check of their types.
+
+    Parameters
+    ----------
+    conditions : iterable of Condition
+        The conditions.
+
+    Returns
+    -------
+    tuple of Condition
+        In the given order.
+
+    Raises
+    ------
+    ParameterError
+        If an element is not a `Condition`.
+    """
     result = tuple(conditions)
     if not all(isinstance(condition, Condition) for condition in result):
         raise ParameterError("conditions must all be Condition objects")
@@ -88,13 +114,23 @@ Rates = Annotated[
 
 @dataclass(frozen=True)
 class MissingCompletelyAtRandom(Condition):
-    """Cells go missing at random with known rates, independently across attributes and rows.
+    """Condition of a guarantee: cells go missing at random, independently, with known rates.
+
+    Cells go missing independently across attributes and rows. The condition permits amplification:
+    a smaller epsilon for the table before values went missing (`missdp.ground_truth`). It is stated
+    with the guarantee and not checked.
 
     Parameters
     ----------
     observed : mapping of str to float, or iterable of pairs
-        Attribute name to the probability, in [0, 1], that its value is observed. It becomes a
-        sorted tuple of pairs. Attributes that are not named are always observed.
+        Attribute name to the probability, in [0, 1], that its value is *observed* (one minus the
+        missing rate). It becomes a sorted tuple of pairs. Attributes that are not named are always
+        observed.
+
+    Raises
+    ------
+    ParameterError
+        If an attribute is named twice, or a probability is not in [0, 1].
 
     Examples
     --------
@@ -123,26 +159,44 @@ class MissingCompletelyAtRandom(Condition):
 
     @property
     def rates(self) -> str:
-        """The probabilities, in words."""
+        """Return the probabilities that cells are observed, in words.
+
+        Returns
+        -------
+        str
+            A list of probabilities and attribute names, such as ``"0.75 for Income"``. Public.
+        """
         rates = ", ".join(f"{rate:.6g} for {name}" for name, rate in self.observed)
         return f"{rates} and 1 for every other attribute" if rates else "1 for every attribute"
 
 
 @dataclass(frozen=True, init=False)  # as its base class, for type checkers
 class ObservedAtMost(MissingCompletelyAtRandom):
-    """Given its row, each cell is missing independently, with bounded observation probability.
+    """Condition of a guarantee: each cell is observed with at most a declared probability.
 
-    The probability may depend on all values of the row, including the cell itself (MAR, MNAR). An
-    example is a logistic model with declared weights
+    Given the values of its row, a cell is missing independently of all other cells. The probability
+    may depend on all values of the row, including the cell itself (missing at random, or not at
+    random). An example is a logistic model with declared weights
     (`missdp.evaluate.MissingMechanism.assumption`). The proofs for cells missing completely at
     random hold for each row by itself. No bound decreases with a probability of being observed, so
-    all bounds hold at the largest probabilities.
+    all bounds hold at the largest probabilities. The condition is stated with the guarantee and not
+    checked.
 
     Parameters
     ----------
     observed : mapping of str to float, or iterable of pairs
-        Attribute name to the largest probability, in [0, 1], over all possible rows.
-        Attributes that are not named may always be observed.
+        Attribute name to the largest probability of being observed, in [0, 1], over all possible
+        rows. Attributes that are not named may always be observed.
+
+    Raises
+    ------
+    ParameterError
+        If an attribute is named twice, or a probability is not in [0, 1].
+
+    Examples
+    --------
+    >>> ObservedAtMost({"Income": 0.75}).rates
+    '0.75 for Income and 1 for every other attribute'
     """
 
     sentence = (
@@ -154,7 +208,18 @@ class ObservedAtMost(MissingCompletelyAtRandom):
 
 @dataclass(frozen=True)
 class RowIndependentMissingness(Condition):
-    """Each row loses values independently of other rows (Mohapatra et al. 2024, Theorem 5.2)."""
+    """Condition of a guarantee: each row loses values independently of all other rows.
+
+    Whether a value is missing depends neither on values of other rows nor on their missing cells.
+    Every guarantee for the table before values went missing needs this condition, or a condition
+    that implies it (Mohapatra et al. 2024, Theorem 5.2). It does not reduce epsilon. It is stated
+    with the guarantee and not checked.
+
+    Examples
+    --------
+    >>> RowIndependentMissingness().implies_row_independence
+    True
+    """
 
     implies_row_independence, holds_for_every_mask = True, True
     sentence = (
@@ -165,16 +230,36 @@ class RowIndependentMissingness(Condition):
 
 @dataclass(frozen=True)
 class BoundedObservation(Condition):
-    """A row is observed on one of the required sets with probability at most ``p_max``.
+    """Condition of a guarantee: a row is read with at most a declared probability.
+
+    A row is read if all attributes that a mechanism requires are observed in it. The bound holds
+    for every row, whatever its values (missing not at random), and whatever other rows contain or
+    lack. Rows lose values independently of each other. The condition permits amplification: a
+    smaller epsilon for the table before values went missing (`missdp.ground_truth`). It is stated
+    with the guarantee and not checked.
 
     Parameters
     ----------
     p_max : float
-        Declared upper bound, in [0, 1], on the probability that a row is observed on *at least one*
-        set of required attributes of a release, including sets that the release might have used.
-        It holds for all values of the row (MNAR) and independently of other rows.
+        Upper bound, in [0, 1], on the probability that a row is observed on *at least one* set of
+        required attributes of a release. This includes sets that the release might have used.
     together : bool, default False
         Whether the bound covers all releases of `missdp.ground_truth.joint` together.
+
+    Raises
+    ------
+    ParameterError
+        If ``p_max`` is not in [0, 1].
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent
+    >>> from missdp.ground_truth import FixedRequirements, ground_truth_guarantee
+    >>> event = PureEvent(epsilon=1.0, required={"Income"})
+    >>> structure = FixedRequirements()
+    >>> guarantee = ground_truth_guarantee(event, BoundedObservation(0.5), structure=structure)
+    >>> round(guarantee.epsilon, 2)
+    0.62
     """
 
     p_max: Probability
@@ -183,7 +268,13 @@ class BoundedObservation(Condition):
     implies_row_independence, holds_for_every_mask = True, True
 
     def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
+        """Return this assumption about observed rows as one plain sentence.
+
+        Returns
+        -------
+        str
+            The sentence that a printed guarantee states. Public.
+        """
         whose = "all these releases" if self.together else "a release"
         return (
             f"Whatever its values, and whatever other rows contain or lack, a row is observed with "
@@ -195,7 +286,11 @@ class BoundedObservation(Condition):
 
 @dataclass(frozen=True)
 class DatasetCollection(Condition):
-    """The table belongs to a declared collection of data sets (Hu, Sanyal & Schölkopf 2024, §4.1).
+    """Condition of a guarantee: the private table belongs to a declared collection of data sets.
+
+    All tables of the collection have one number of rows and few missing entries (Hu, Sanyal &
+    Schölkopf 2024, section 4.1). Guarantees of preprocessing steps use the condition. It is stated
+    with the guarantee and not checked. It may fail for other draws of the missing cells.
 
     Parameters
     ----------
@@ -205,6 +300,16 @@ class DatasetCollection(Condition):
         Number of rows of every table in the collection, at least 1.
     description : str, default ""
         Further limits of the collection in words.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> print(DatasetCollection(max_missing=5, n=100))
+    The table has 100 rows and at most 5 missing entries.
     """
 
     max_missing: Count
@@ -212,28 +317,53 @@ class DatasetCollection(Condition):
     description: str = ""
 
     def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
+        """Return this assumption about the collection of tables as one plain sentence.
+
+        Returns
+        -------
+        str
+            The sentence that a printed guarantee states. Public.
+        """
         more = f", and is limited to: {self.description.rstrip('.')}" if self.description else ""
         return f"The table has {self.n} rows and at most {self.max_missing} missing entries{more}."
 
 
 @dataclass(frozen=True)
 class EigenGap(Condition):
-    """The k-th eigen-gap of the table's second-moment matrix is bounded from below.
+    """Condition of a guarantee: two eigenvalues of the second-moment matrix differ enough.
+
+    Guarantees of private pipelines with a principal component analysis use the condition. It is
+    stated with the guarantee and not checked.
 
     Parameters
     ----------
     k : int
-        Number of the gap, between the k-th and the (k+1)-th eigenvalue, at least 1.
+        Number of the gap, between the k-th and the (k+1)-th largest eigenvalue, at least 1.
     at_least : float
-        Declared lower bound, above 0.
+        Declared lower bound of the difference, above 0.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> print(EigenGap(k=2, at_least=0.1))
+    The gap between eigenvalues 2 and 3 of the second-moment matrix is at least 0.1.
     """
 
     k: CountFrom1
     at_least: Positive
 
     def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
+        """Return this assumption about eigenvalues as one plain sentence.
+
+        Returns
+        -------
+        str
+            The sentence that a printed guarantee states. Public.
+        """
         return (
             f"The gap between eigenvalues {self.k} and {self.k + 1} of the second-moment matrix "
             f"is at least {self.at_least:.6g}."
@@ -242,12 +372,21 @@ class EigenGap(Condition):
 
 @dataclass(frozen=True)
 class PublicDomain(Condition):
-    """Columns, categories, bounds, codes and rules were declared without the private table.
+    """Condition of a guarantee: the facts about columns were declared without the private table.
+
+    These facts are columns, categories, bounds, codes and rules. The condition is stated with the
+    guarantee and not checked.
 
     Parameters
     ----------
     note : str, default ""
-        Source of the domain.
+        Source of the domain, such as a questionnaire. Public.
+
+    Examples
+    --------
+    >>> print(PublicDomain("codebook of 2026"))
+    Columns, categories, bounds, codes and rules were declared without the private table
+    (codebook of 2026).
     """
 
     note: str = ""
@@ -255,7 +394,13 @@ class PublicDomain(Condition):
     holds_for_every_mask = True
 
     def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
+        """Return this assumption about the declared domain as one plain sentence.
+
+        Returns
+        -------
+        str
+            The sentence that a printed guarantee states. Public.
+        """
         note = f" ({self.note})" if self.note else ""
         facts = "Columns, categories, bounds, codes and rules"
         return f"{facts} were declared without the private table{note}."
@@ -263,7 +408,21 @@ class PublicDomain(Condition):
 
 @dataclass(frozen=True)
 class DataDependentDomain(Condition):
-    """A warning: domain or bounds of some attributes were read from the private table."""
+    """Warning in a guarantee: facts about some attributes were read from the private table.
+
+    These facts are categories, bounds or codes. The stated guarantee does not cover the reading.
+    The warning is printed with the guarantee.
+
+    Parameters
+    ----------
+    attributes : iterable of str
+        Names of these attributes. They are sorted.
+
+    Examples
+    --------
+    >>> DataDependentDomain(("sex", "age")).attributes
+    ('age', 'sex')
+    """
 
     attributes: Names
 
@@ -277,7 +436,18 @@ class DataDependentDomain(Condition):
 
 @dataclass(frozen=True)
 class DeclaredRowCount(Condition):
-    """The number of rows is declared public."""
+    """Condition of a guarantee: the number of rows is public, so it is not protected.
+
+    Parameters
+    ----------
+    n : int
+        The declared number of rows, at least 0.
+
+    Examples
+    --------
+    >>> print(DeclaredRowCount(100))
+    The number of rows, 100, is public: the guarantee does not hide it.
+    """
 
     n: Count
 
@@ -287,7 +457,15 @@ class DeclaredRowCount(Condition):
 
 @dataclass(frozen=True)
 class ExplicitSeed(Condition):
-    """The noise was drawn from a seeded generator, which is for tests only."""
+    """Warning in a guarantee: the noise was drawn from a seed, which is for tests only.
+
+    Anyone who knows the seed can subtract the noise. The warning is printed with the guarantee.
+
+    Examples
+    --------
+    >>> print(ExplicitSeed())
+    WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
+    """
 
     holds_for_every_mask = True
     sentence = (
@@ -297,7 +475,22 @@ class ExplicitSeed(Condition):
 
 @dataclass(frozen=True)
 class BinsFromRelease(Condition):
-    """Another release found the bins of numeric attributes."""
+    """Condition of a guarantee: another release found the bins of numeric attributes.
+
+    The cost of the other release is not part of the guarantee.
+
+    Parameters
+    ----------
+    attributes : tuple of str
+        Names of the attributes.
+    release : str
+        Public description of the other release.
+
+    Examples
+    --------
+    >>> print(BinsFromRelease(("age",), "an earlier fit"))
+    The bins of age were found by an earlier fit, whose cost is its own and is not counted here.
+    """
 
     holds_for_every_mask = True
     attributes: tuple[str, ...]
@@ -311,7 +504,20 @@ class BinsFromRelease(Condition):
 
 @dataclass(frozen=True)
 class LevelsFromRelease(Condition):
-    """Another release found the levels of open attributes."""
+    """Condition of a guarantee: an earlier fit found the undeclared levels of attributes.
+
+    The cost of the earlier fit is not part of the guarantee.
+
+    Parameters
+    ----------
+    attributes : tuple of str
+        Names of the attributes.
+
+    Examples
+    --------
+    >>> print(LevelsFromRelease(("town",)))
+    The levels of town were found by an earlier fit, whose cost is its own and is not counted here.
+    """
 
     holds_for_every_mask = True
     attributes: tuple[str, ...]
@@ -324,7 +530,22 @@ class LevelsFromRelease(Condition):
 
 @dataclass(frozen=True)
 class RowsWithoutUnit(Condition):
-    """Rows without an identifier belong to different units."""
+    """Condition of a guarantee: no two rows without an identifier belong to one unit of protection.
+
+    A unit of protection is all rows of one person or other entity, which an identifying column
+    names. A row with a missing identifier counts as a unit. The condition is stated with the
+    guarantee and not checked.
+
+    Parameters
+    ----------
+    column : str
+        Name of the identifying column.
+
+    Examples
+    --------
+    >>> print(RowsWithoutUnit("patient"))
+    No two rows without a patient belong together: each counts as a unit of its own.
+    """
 
     column: str
     sentence = "No two rows without a {column} belong together: each counts as a unit of its own."
@@ -332,10 +553,21 @@ class RowsWithoutUnit(Condition):
 
 @dataclass(frozen=True)
 class WeightsOfRows(Condition):
-    """The survey weight of a row does not depend on other rows.
+    """Condition of a guarantee: the survey weight of a row does not depend on other rows.
 
     Design weights satisfy this condition. Weights that were calibrated, trimmed or adjusted for
-    non-response in the table itself do not: one more person then changes the weights of others.
+    non-response in the table itself do not: one more person then changes the weights of others. The
+    condition is stated with the guarantee and not checked.
+
+    Parameters
+    ----------
+    column : str
+        Name of the column of weights.
+
+    Examples
+    --------
+    >>> print(WeightsOfRows("weight"))
+    The weight of a row was not worked out from other rows of the table.
     """
 
     column: str
@@ -344,11 +576,17 @@ class WeightsOfRows(Condition):
 
 @dataclass(frozen=True)
 class RowFunctionsTested(Condition):
-    """Each row is read and changed independently of all other rows: tested, not proven.
+    """Condition of a guarantee: each row is read and changed independently of all other rows.
 
-    One row function changes one row to one row. The row kernel checks the number of rows, the types
-    and the public ranges of the result. Independence of other rows is tested for every row
-    function.
+    A row function changes one row to one row, for example by filling its missing cells. The number
+    of rows, the types and the public ranges of the result are checked when it runs. Independence of
+    other rows is not proven. The tests of this package look for violations by each of its row
+    functions.
+
+    Examples
+    --------
+    >>> print(RowFunctionsTested())
+    Each row is read and changed independently of all others: tested, not proven.
     """
 
     holds_for_every_mask = True
@@ -357,12 +595,20 @@ class RowFunctionsTested(Condition):
 
 @dataclass(frozen=True)
 class CountedOutsideTheKernel(Condition):
-    """Rows were counted by another engine than the counting kernel.
+    """Condition of a guarantee: another engine counted each row once and by itself.
+
+    An example of another engine is a database. The condition is stated with the guarantee and not
+    checked.
 
     Parameters
     ----------
     engine : str
         Public name of the engine, or of the type of a custom source.
+
+    Examples
+    --------
+    >>> print(CountedOutsideTheKernel("Spark"))
+    Rows were counted by Spark, which reads and counts each row once and by itself.
     """
 
     engine: str
@@ -373,10 +619,10 @@ class CountedOutsideTheKernel(Condition):
 
 @dataclass(frozen=True)
 class RefusalsNotPrivate(Condition):
-    """Reading may raise an error because of the content of a row.
+    """Condition of a guarantee: errors that a private row causes are not covered.
 
-    Causes are a cell outside the domain, if a schema has ``outside="error"``, and a malformed row
-    of a CSV file.
+    Causes are a cell outside the declared domain, if a schema has ``outside="error"``, and a
+    malformed row of a CSV file.
     """
 
     holds_for_every_mask = True
@@ -388,11 +634,20 @@ class RefusalsNotPrivate(Condition):
 
 @dataclass(frozen=True)
 class FixedSchedule(Condition):
-    """Privacy parameters of all releases were fixed before the first of them.
+    """Condition of a guarantee: noise and number of all releases were fixed in advance.
 
     Composition theorems let the *question* depend on earlier answers, but bound the total for
-    *privacy parameters* (noise scales, number of releases) that do not. See `Composition`. A
-    `Filter` needs no such assumption.
+    *privacy parameters* (noise scales, number of releases) that do not. The condition is stated
+    with the guarantee of a `Composition`, whose plan fixes the events. A `Filter` needs no such
+    assumption.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Composition, PureEvent
+    >>> plan = Composition([PureEvent(epsilon=0.5)])
+    >>> plan.charge(PureEvent(epsilon=0.5))
+    >>> FixedSchedule() in plan.spent.conditions
+    True
     """
 
     holds_for_every_mask = True
@@ -404,11 +659,12 @@ class FixedSchedule(Condition):
 
 @dataclass(frozen=True)
 class FloatingPointTraining(Condition):
-    """Private training clips and adds gradients in double precision.
+    """Condition of a guarantee: rounding in private training does not weaken privacy.
 
-    The noise itself is exact: whole numbers of cells of a grid, drawn from the source of the
-    release. Clipping and sums are rounded, and rounding at the kink of an activation may depend on
-    the rows of a sample together.
+    Training clips and adds gradients in double precision, and the proof takes real numbers. The
+    noise itself is exact: whole multiples of a small step, drawn from the source of noise of the
+    release. Clipping and sums are rounded. Rounding at the kink of an activation may depend on the
+    rows of a sample together.
     """
 
     holds_for_every_mask = True
@@ -420,12 +676,24 @@ class FloatingPointTraining(Condition):
 
 @dataclass(frozen=True)
 class Assumption(Condition):
-    """Any other assumption, in words.
+    """Condition of a guarantee that a user states in words.
+
+    It is printed with the guarantee and not checked.
 
     Parameters
     ----------
     text : str
-        One sentence.
+        One sentence. Public.
+
+    Raises
+    ------
+    ParameterError
+        If the text is empty.
+
+    Examples
+    --------
+    >>> Assumption("No person answered twice.").statement()
+    'No person answered twice.'
     """
 
     text: str

@@ -47,68 +47,148 @@ __all__ = [
 class MissDPError(Exception):
     """Base class of all errors that this library raises on purpose.
 
+    Catch it to handle every typed error of the library. Messages quote public facts only.
+
+    Examples
+    --------
     >>> issubclass(SchemaError, MissDPError)
     True
     """
 
 
 class SchemaError(MissDPError, ValueError):
-    """The schema (public facts about columns) is invalid, incomplete or not declared public."""
+    """Error of a schema (public facts about columns) that is invalid, incomplete or not public.
+
+    It is also a ``ValueError``. Functions that read a schema, or a table by a schema, raise it.
+    """
 
 
 class DataError(MissDPError, ValueError):
-    """The table does not fit its schema, or a file cannot be read. Never quotes a value."""
+    """Error of a table that does not fit its schema, or of a file that cannot be read.
+
+    It is also a ``ValueError``. The message never quotes a private value. The guarantee does not
+    cover this error, since its cause may be a private row.
+    """
 
 
 class ParameterError(MissDPError, ValueError):
-    """A parameter of a mechanism, estimator or command is out of its range."""
+    """Error of a parameter of a function, estimator or command that is invalid or out of range.
+
+    It is also a ``ValueError``. The message quotes public parameters only.
+
+    Examples
+    --------
+    >>> check_integer("rows", 0)
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: rows must be a whole number of at least 1
+    """
 
 
 class UnprovenError(MissDPError, ValueError):
-    """No bound is proven for this combination, so the library states none."""
+    """Error of a combination of releases or facts for which no privacy bound is proven.
+
+    It is also a ``ValueError``. The library states no guarantee in this case.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent, epsilon_of
+    >>> events = [PureEvent(epsilon=1.0), PureEvent(epsilon=1.0, adjacency="replace-one")]
+    >>> try:
+    ...     epsilon_of(events, 0.0)
+    ... except UnprovenError:
+    ...     print("the events mix adjacencies")
+    the events mix adjacencies
+    """
 
 
 class BudgetExceededError(MissDPError):
-    """The privacy budget cannot afford the release. Nothing was computed or recorded."""
+    """Error of a release that the remaining privacy budget cannot pay for.
+
+    Nothing was computed from private rows for the release, and nothing was charged.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Filter, PureEvent
+    >>> try:
+    ...     Filter(1.0).charge(PureEvent(epsilon=2.0))
+    ... except BudgetExceededError:
+    ...     print("nothing was charged")
+    nothing was charged
+    """
 
 
 class LedgerError(MissDPError):
-    """The ledger cannot be used, was changed, or refuses the request. Nothing is released."""
+    """Error of a ledger (a database of privacy budgets) that cannot be used or was changed.
+
+    It is also raised for a request that the ledger does not accept. Nothing is released.
+    """
 
 
 class NotFittedError(MissDPError, ValueError, AttributeError):
-    """The estimator has not been fitted yet."""
+    """Error of using an estimator or synthesizer before it was fitted.
+
+    It is also a ``ValueError`` and an ``AttributeError``, as scikit-learn expects.
+    """
 
 
 class OutputError(MissDPError, OSError):
-    """An output file cannot be written. No partial file remains."""
+    """Error of an output file that cannot be written. No partial file remains.
+
+    It is also an ``OSError``. Commands raise it before any budget is charged where this is
+    possible.
+    """
 
 
 class CheckFailedError(MissDPError, AssertionError):
-    """A check of `missdp.testing` failed. The message lists the broken promises and remedies."""
+    """Error of a synthesizer or mechanism that fails a check of `missdp.testing`.
+
+    It is also an ``AssertionError``. The message lists the broken promises and remedies.
+    """
 
 
 class MissDPWarning(UserWarning):
-    """Base class of all warnings of this library. Warnings have public facts only."""
+    """Base class of all warnings of this library.
+
+    It is a ``UserWarning``. Messages quote public facts only.
+    """
 
 
 class SchemaWarning(MissDPWarning):
-    """The public facts of a schema are valid, but probably not intended."""
+    """Warning that the public facts of a schema are valid, but probably not intended."""
 
 
 class WeakGuaranteeWarning(MissDPWarning):
-    """The numbers of a guarantee are too large for useful protection."""
+    """Warning that the epsilon or delta of a guarantee is too large for useful protection.
+
+    `missdp.words.warn_if_weak` states the limits.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from missdp.words import warn_if_weak
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_if_weak(20.0)
+    >>> caught[0].category.__name__
+    'WeakGuaranteeWarning'
+    """
 
 
 class MissingDependencyError(MissDPError, ImportError):
-    """An optional dependency is not installed. The message names the extra to install."""
+    """Error of a feature whose optional package is not installed.
+
+    It is also an ``ImportError``. The message names the extra of ``pip install`` that installs the
+    package.
+    """
 
 
 class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statement: with replacing(...)
-    """Replace errors of other libraries, which may quote private values, by a typed error.
+    """Context manager that replaces errors of other libraries by a typed error of this library.
 
-    The new error has neither ``__cause__`` nor ``__context__``. ``raise ... from None`` would only
-    hide the original error from a printed traceback. A logger or debugger would still show it.
+    Errors of other libraries may quote private values. The new error has neither ``__cause__`` nor
+    ``__context__``. ``raise ... from None`` would only hide the original error from a printed
+    traceback. A logger or debugger would still show it.
 
     Parameters
     ----------
@@ -211,7 +291,7 @@ def import_optional(name: str, *, purpose: str) -> Any:
 def did_you_mean(
     name: object, valid: Iterable[object], *, synonyms: Mapping[str, object] | None = None
 ) -> str:
-    """Return a sentence that proposes the valid name most similar to an invalid one.
+    """Return the end of an error message, which proposes the valid name closest to a wrong name.
 
     Parameters
     ----------
@@ -261,6 +341,7 @@ def check_integer(name: str, value: Any, *, min_value: int = 1) -> int:
     Returns
     -------
     int
+        The value.
 
     Raises
     ------
@@ -295,6 +376,7 @@ def check_bounded_integer(name: str, value: object, *, min_value: int = 1) -> in
     Returns
     -------
     int
+        The value.
 
     Raises
     ------
@@ -367,8 +449,27 @@ def check_choice(name: str, value: Any, choices: Iterable[object]) -> Any:
 
 
 def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one name, or several, as a tuple.
+    """Return one attribute name, or several names, as a tuple of text.
 
+    Parameters
+    ----------
+    what : str
+        Name of the parameter in the message, in the plural.
+    names : str or iterable of str
+        One name or several names.
+
+    Returns
+    -------
+    tuple of str
+        The names in the given order.
+
+    Raises
+    ------
+    ParameterError
+        If an element is not a text.
+
+    Examples
+    --------
     >>> names_of("attributes", "age"), names_of("attributes", ["age", "sex"])
     (('age',), ('age', 'sex'))
     """
@@ -406,6 +507,7 @@ def check_number(
     Returns
     -------
     float
+        The value.
 
     Raises
     ------

@@ -14,7 +14,20 @@ __all__ = ["Estimator", "Transformer", "clone"]
 
 
 def clone(value: Any) -> Any:
-    """Return an unfitted estimator with equal parameters. A budget is not copied."""
+    """Return an unfitted copy of an estimator with equal parameters.
+
+    A budget in the parameters is not copied: both estimators share it.
+
+    Parameters
+    ----------
+    value : object
+        An estimator, or a list or tuple of estimators. Other values are copied deeply.
+
+    Returns
+    -------
+    object
+        The copy.
+    """
     if isinstance(value, (list, tuple)):
         return type(value)(map(clone, value))
     if isinstance(value, type):
@@ -28,7 +41,11 @@ def clone(value: Any) -> Any:
 
 
 class Estimator:
-    """Base class of estimators. The class of scikit-learn takes half a second to import."""
+    """Base class of estimators, with the parameter methods of scikit-learn.
+
+    A subclass stores each parameter of its constructor in an attribute of the same name.
+    The package scikit-learn is not needed, since its base class takes half a second to import.
+    """
 
     @classmethod
     def _parameters(cls) -> dict[str, Parameter]:
@@ -37,12 +54,39 @@ class Estimator:
         return {name: parameters[name] for name in sorted(parameters) if name != "self"}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name. ``deep`` has no effect and is for scikit-learn."""
+        """Return the parameters of the estimator by name, as scikit-learn expects.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Without effect. It exists for scikit-learn.
+
+        Returns
+        -------
+        dict of str to object
+            The values of all constructor parameters, sorted by name.
+        """
         del deep
         return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters by name, or raise an error and change none if a name is unknown."""
+        """Change parameters of the estimator by name, as scikit-learn expects.
+
+        Parameters
+        ----------
+        **params
+            The new values by name. They are checked when the estimator is fitted.
+
+        Returns
+        -------
+        Estimator
+            The estimator itself.
+
+        Raises
+        ------
+        ParameterError
+            If a name is unknown. No parameter is changed.
+        """
         names = self._parameters()
         for name in params:
             if name not in names:
@@ -76,8 +120,24 @@ class Estimator:
 
 
 class Transformer:
-    """Base class of steps, in place of scikit-learn's mixin if scikit-learn is not installed."""
+    """Base class of preprocessing steps, which add ``fit_transform`` to ``fit`` and ``transform``.
+
+    It replaces scikit-learn's mixin. A subclass defines ``fit`` and ``transform``.
+    """
 
     def fit_transform(self: Any, X: Any, y: object = None) -> Any:
-        """Fit to a table, and transform the table."""
+        """Fit this preprocessing step to a table, and return the transformed table.
+
+        Parameters
+        ----------
+        X : array of float, shape (n_rows, n_columns)
+            The table.
+        y : object, optional
+            Passed to ``fit``.
+
+        Returns
+        -------
+        ndarray of float
+            The transformed table.
+        """
         return self.fit(X, y).transform(X)

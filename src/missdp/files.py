@@ -42,10 +42,27 @@ _LOCK_SECONDS = 60.0  # age in seconds at which a temporary file in use has a lo
 
 @contextlib.contextmanager
 def atomic_path(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """Yield a temporary path whose file replaces ``path`` only if the block succeeds.
+    """Yield a temporary path whose file replaces a target file only if the block succeeds.
 
-    A link is followed, and a replaced file keeps its permissions. Without ``overwrite`` no file is
-    replaced, not even a file that another process wrote meanwhile.
+    A link is followed, and a replaced file keeps its permissions.
+
+    Parameters
+    ----------
+    path : Path
+        The target file.
+    overwrite : bool, default True
+        Whether an existing file is replaced. If not, also a file that another process wrote
+        meanwhile is kept.
+
+    Yields
+    ------
+    Path
+        The temporary path, in the folder of the target.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written, or exists and must not be replaced.
     """
     check_writable(path)
     target = Path(os.path.realpath(path))
@@ -115,10 +132,16 @@ STOP_SIGNALS = tuple(
 
 
 class DelayedSignals(contextlib.AbstractContextManager["DelayedSignals"]):
-    """Delays signals that stop the run until the block ends.
+    """Context manager that delays signals that stop the process until its block ends.
 
-    With a ``message``, the delay begins when noise is first drawn within the block. The first
-    signal then prints the message, and a second signal stops the run at once.
+    With a ``message``, the delay begins when noise is first drawn within the block. So a stop does
+    not lose a result that was charged.
+
+    Parameters
+    ----------
+    message : str, default ""
+        Text that the first signal prints. A second signal then stops the process at once. Without
+        it, the delay begins with the block.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -142,7 +165,10 @@ class DelayedSignals(contextlib.AbstractContextManager["DelayedSignals"]):
             signal.raise_signal(self._received[0])
 
     def begin(self) -> None:
-        """Delay signals from now on. Python handles them in its main thread only."""
+        """Delay signals that stop the process from now on.
+
+        Without effect outside of the main thread, in which Python handles signals.
+        """
         if self._handlers or threading.current_thread() is not threading.main_thread():
             return
         for number in STOP_SIGNALS:
@@ -170,13 +196,34 @@ _UNTIL_NOISE: list[DelayedSignals] = []
 
 
 def mark_noise_drawn() -> None:
-    """Delay signals from now on, since a stop would lose a charged result (`DelayedSignals`)."""
+    """Delay signals that stop the process from now on, since a stop would lose a charged result.
+
+    It affects active blocks of `DelayedSignals` with a message.
+    """
     for waiting in _UNTIL_NOISE:
         waiting.begin()
 
 
 def picture_format(path: str | Path) -> str:
-    """Return the picture format of the suffix of a path, or raise an error."""
+    """Return the picture format of a path, from its suffix.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file of the picture.
+
+    Returns
+    -------
+    {"svg", "png", "pdf"}
+        The format.
+
+    Raises
+    ------
+    ParameterError
+        If the path has another suffix.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
     suffix = Path(path).suffix.lower().removeprefix(".")
     if suffix not in ("svg", "png", "pdf"):
         raise ParameterError(f"the picture {str(path)!r} must end in .svg, .png or .pdf")
@@ -185,19 +232,66 @@ def picture_format(path: str | Path) -> str:
 
 
 def new_figure(**options: Any) -> Any:
-    """Return a new figure of matplotlib."""
+    """Return a new empty figure of matplotlib.
+
+    Parameters
+    ----------
+    **options
+        Parameters of ``matplotlib.figure.Figure``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
     return import_optional("matplotlib.figure", purpose="pictures").Figure(**options)
 
 
 def write_picture(figure: Any, path: str | Path) -> None:
-    """Write a figure of matplotlib, completely or not at all, without its time of creation."""
+    """Write a figure of matplotlib to a file, completely or not at all.
+
+    The time of creation is not written into SVG files.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+    path : str or Path
+        A file that ends in ``.svg``, ``.png`` or ``.pdf``.
+
+    Raises
+    ------
+    ParameterError
+        If the path has another suffix.
+    OutputError
+        If the file cannot be written.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
     kind, drawn = picture_format(path), io.BytesIO()
     figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
     write_atomically(Path(path), drawn.getvalue())
 
 
 def check_writable(path: Path) -> None:
-    """Raise an error early, before any budget is spent, if a path cannot be written."""
+    """Raise an error if a file cannot be written, early, before any budget is spent.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It need not exist.
+
+    Raises
+    ------
+    OutputError
+        If the path is a folder, a read-only file or not an ordinary file, or its folder is missing
+        or not writable.
+    """
     kind = None
     replacement = replacing(OSError, ValueError, by=partial(write_error, path))
     with replacement, contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -219,7 +313,20 @@ def check_writable(path: Path) -> None:
 
 
 def check_outputs(outputs: Iterable[Path | None], *, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise an error early if an output cannot be written, is an input, or is named twice."""
+    """Raise an error if output files of a command cannot be written, before budget is spent.
+
+    Parameters
+    ----------
+    outputs : iterable of Path or None
+        The output files. None is ignored.
+    inputs : iterable of Path or None, default ()
+        The input files, which must not be overwritten.
+
+    Raises
+    ------
+    OutputError
+        If an output cannot be written, is an input, or is named twice.
+    """
     named = [path for path in inputs if path is not None]
     roles = {_file_identity(path): "input" for path in named}
     for path in outputs:
@@ -243,7 +350,20 @@ def _file_identity(path: Path) -> tuple[int, int] | str:
 
 
 def write_error(path: Path, error: BaseException) -> OutputError:
-    """Return the error for a path that cannot be written, with the system's text for its number."""
+    """Return the error for a path that cannot be written, with the system's text for its number.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    error : BaseException
+        The error of the system.
+
+    Returns
+    -------
+    OutputError
+        The error itself if it already is an `OutputError`.
+    """
     if isinstance(error, OutputError):
         return error
     number = getattr(error, "errno", None)
@@ -256,7 +376,18 @@ def write_error(path: Path, error: BaseException) -> OutputError:
 
 
 def lock_file(handle: int) -> bool:
-    """Lock a file until its process ends. Return False if another process holds the lock."""
+    """Lock an open file until its process ends.
+
+    Parameters
+    ----------
+    handle : int
+        Descriptor of the file.
+
+    Returns
+    -------
+    bool
+        False if another process holds the lock, or the file system has no locks.
+    """
     if sys.platform == "win32":  # open files of another process cannot be removed there
         return True
     with contextlib.suppress(OSError):  # some network file systems have no locks
@@ -286,7 +417,13 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the new name to disk, if the system supports this."""
+    """Write the names of new files in a folder to disk, if the system supports this.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    """
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -31,24 +31,26 @@ from missdp.types import Floats
 
 
 def delta_of(events: Event | Iterable[Event], epsilon: float) -> float:
-    """Return the smallest proven delta of a composition at an epsilon.
+    """Return the smallest delta that is proven for several releases together at an epsilon.
 
     Parameters
     ----------
     events : Event or iterable of Event
-        Releases that were fixed in advance, all under one adjacency.
+        Accounting events of releases that were fixed in advance, all under one adjacency.
     epsilon : float
-        At least 0.
+        Finite and at least 0.
 
     Returns
     -------
     float
-        At most 1.
+        From 0 to 1, rounded up.
 
     Raises
     ------
     UnprovenError
         If no bound covers every event, or the events mix adjacencies.
+    ParameterError
+        If epsilon is out of range, or an element is not an `Event`.
 
     Examples
     --------
@@ -72,7 +74,9 @@ def delta_of(events: Event | Iterable[Event], epsilon: float) -> float:
 
 
 def delta_from_rdp(orders: Floats, curve: Floats, epsilon: float) -> float:
-    """Return the smallest delta over the orders of a Rényi curve.
+    """Return the delta at an epsilon that bounds on the Rényi divergence prove.
+
+    The smallest delta over all orders counts (Canonne, Kamath & Steinke 2020, Proposition 12).
 
     Parameters
     ----------
@@ -84,7 +88,7 @@ def delta_from_rdp(orders: Floats, curve: Floats, epsilon: float) -> float:
     Returns
     -------
     float
-        At most 1.
+        From 0 to 1.
     """
     with np.errstate(over="ignore"):
         logs = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
@@ -92,7 +96,20 @@ def delta_from_rdp(orders: Floats, curve: Floats, epsilon: float) -> float:
 
 
 def delta_from_rho(rho: float, epsilon: float) -> float:
-    """Return the smallest delta over all real orders above 1 for a rho-zCDP mechanism."""
+    """Return the smallest delta at an epsilon that zCDP with a given rho proves.
+
+    Parameters
+    ----------
+    rho : float
+        The parameter of zero-concentrated DP, at least 0.
+    epsilon : float
+        At least 0.
+
+    Returns
+    -------
+    float
+        From 0 to 1, the smallest over all real Rényi orders above 1.
+    """
     if rho == 0:
         return 0.0
     log_delta = minimum_over_orders(

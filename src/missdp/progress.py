@@ -40,7 +40,9 @@ def progress_bar(
     console: Console | None = None,
     write: Callable[[str], None] | None = None,
 ) -> Iterator[Progress]:
-    """Show a bar in a terminal or notebook, and yield a callable for ``progress=``.
+    """Show a progress bar of long work in a terminal or notebook, as a context manager.
+
+    The yielded function can be passed as ``progress=`` to fits.
 
     Parameters
     ----------

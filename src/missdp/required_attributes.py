@@ -18,11 +18,27 @@ from missdp.errors import ParameterError
 from missdp.validation import Count, Probability, as_tuple
 
 RequiredAttributes = Collection[str] | None
-"""Attributes that a row must have observed to be read. None or empty: every row is read."""
+"""Names of attributes that a row must have observed to be read. None or empty: no attribute."""
 
 
 def as_required_attributes(required: RequiredAttributes) -> frozenset[str]:
-    """Return required attributes as a set of names, which is empty for ``None``."""
+    """Return the attributes that a row must have observed to be read, as a set of names.
+
+    Parameters
+    ----------
+    required : collection of str or None
+        The names. None: every row is read.
+
+    Returns
+    -------
+    frozenset of str
+        Empty if every row is read.
+
+    Raises
+    ------
+    ParameterError
+        If it is one text, or an element is not a text.
+    """
     if required is None:
         return frozenset()
     if isinstance(required, str):
@@ -35,7 +51,17 @@ def as_required_attributes(required: RequiredAttributes) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class FixedRequirements(Condition):
-    """The required sets were fixed without the data."""
+    """Condition of a guarantee: required attributes of mechanisms were fixed without the data.
+
+    Required attributes are attributes that a row must have observed to be read. Pass the condition
+    as ``structure=`` to `missdp.ground_truth.ground_truth_guarantee`. It is stated with the
+    guarantee and not checked.
+
+    Examples
+    --------
+    >>> FixedRequirements().holds_for_every_mask
+    True
+    """
 
     holds_for_every_mask = True
     sentence = (
@@ -45,19 +71,34 @@ class FixedRequirements(Condition):
 
 @dataclass(frozen=True, kw_only=True)
 class DataChosenRequirements(Condition):
-    """The required sets were chosen from the data, by mechanisms that are among the events.
+    """Condition of a guarantee: required attributes of mechanisms were chosen from the data.
+
+    Required attributes are attributes that a row must have observed to be read. The mechanisms that
+    chose them are among the charged events. Pass the condition as ``structure=`` to
+    `missdp.ground_truth.ground_truth_guarantee`. The limits must hold for all data. They are stated
+    with the guarantee. `check` finds events that contradict them.
 
     Parameters
     ----------
     attributes : iterable of str
         Every attribute that a required set could have: normally all columns of the schema.
     smallest : int, default 0
-        Smallest size of a required set, for all data. 0: nothing is known.
+        Smallest number of attributes of a required set, for all data. 0 states no limit.
     always : iterable of str, default ()
         Attributes of every required set, for all data.
     distinct_targets : bool, default False
         Whether each required set has an attribute that no other set claims, for all data. An
         example is the children of a Bayesian network.
+
+    Raises
+    ------
+    ParameterError
+        If ``smallest`` exceeds the number of attributes, or ``always`` has other attributes.
+
+    Examples
+    --------
+    >>> DataChosenRequirements(attributes=("age", "sex"), smallest=1).attributes
+    ('age', 'sex')
     """
 
     attributes: Names
@@ -74,7 +115,13 @@ class DataChosenRequirements(Condition):
             raise ParameterError("always must be among the attributes")
 
     def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
+        """Return this assumption about chosen attributes as one plain sentence.
+
+        Returns
+        -------
+        str
+            The sentence that a printed guarantee states. Public.
+        """
         facts = []
         if self.smallest:
             facts.append(f"each needs at least {self.smallest} of them")
@@ -89,7 +136,20 @@ class DataChosenRequirements(Condition):
         )
 
     def check(self, required_sets: Sequence[frozenset[str]]) -> None:
-        """Raise an error if required sets contradict the stated facts."""
+        """Raise an error if the attributes that mechanisms required contradict the stated limits.
+
+        Parameters
+        ----------
+        required_sets : sequence of frozenset of str
+            For each mechanism, the attributes that a row must have observed to be read. Public or
+            released.
+
+        Raises
+        ------
+        ParameterError
+            If a set has an unlisted attribute, is too small, or lacks an attribute of ``always``.
+            If the sets have no distinct targets although these are stated.
+        """
         for required in required_sets:
             if not required <= set(self.attributes):
                 raise ParameterError("a required set has a name that is not among the attributes")
@@ -120,11 +180,12 @@ def _sorted_sets(required_sets: tuple[tuple[str, ...], ...]) -> tuple[tuple[str,
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenRequirements(Condition):
-    """Marginals were chosen from the data, one after the other, with their noise.
+    """Condition of a guarantee: marginals were chosen from the data, up to a fixed cap.
 
-    Three caps are known: of events labelled `chosen`, of events labelled `selections`, and of all
-    other events. Selections use the exponential mechanism. The required sets of other events were
-    fixed.
+    A marginal is a table of counts over some attributes. Three caps are known: of events labelled
+    `chosen`, of events labelled `selections`, and of all other events. Selections use the
+    exponential mechanism. The required attributes of other events were fixed. The condition is
+    stated with the guarantee and not checked.
 
     Parameters
     ----------
@@ -132,7 +193,18 @@ class ChosenRequirements(Condition):
         For each candidate marginal, the attributes that a row must have observed to be read. Empty:
         every row is read.
     largest_share : float, default 1.0
-        Largest share of the cap of a single marginal, for all data.
+        Largest share of the cap that a single marginal gets, for all data. Above 0 and at most 1.
+
+    Raises
+    ------
+    ParameterError
+        If ``among`` is empty, or ``largest_share`` is out of range.
+
+    Examples
+    --------
+    >>> print(ChosenRequirements(among=(("age",), ("age", "sex")), largest_share=0.5))
+    Marginals were chosen from the data among 2 that were fixed in advance, up to a cap; none
+    gets more than 0.5 of it.
     """
 
     among: Annotated[tuple[Names, ...], BeforeValidator(as_tuple), AfterValidator(_sorted_sets)]
@@ -147,7 +219,13 @@ class ChosenRequirements(Condition):
             raise ParameterError("among and largest_share must not be empty, nor zero")
 
     def statement(self) -> str:
-        """Return the assumption as one plain sentence."""
+        """Return this assumption about chosen marginals as one plain sentence.
+
+        Returns
+        -------
+        str
+            The sentence that a printed guarantee states. Public.
+        """
         share = f"; none gets more than {self.largest_share:.4g} of it"
         return (
             f"Marginals were chosen from the data among {len(self.among)} that were fixed in "

@@ -41,7 +41,11 @@ WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError
 
 
 class Record(metaclass=Checked):
-    """Base class of pydantic dataclasses that are written to JSON under their ``kind``.
+    """Base class of immutable public values that are written to JSON and read back exactly.
+
+    Schemas, events, conditions, guarantees and models are records. A subclass is a frozen dataclass
+    of pydantic. Its constructor checks the type and the range of each field and raises
+    `ParameterError`.
 
     Fields may hold None, numbers, text, tuples, sets of text, mappings, arrays and other records. A
     list becomes a tuple, and a number of NumPy becomes a number of Python. No other value is
@@ -55,6 +59,8 @@ class Record(metaclass=Checked):
 
     A class with ``abstract=True`` is not a kind, but reads every kind of its subclasses.
 
+    Examples
+    --------
     >>> from pydantic.dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Span(Record):
@@ -98,7 +104,21 @@ class Record(metaclass=Checked):
         return jsonable(value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON values, with its class in ``kind``."""
+        """Return a public object, such as a schema or a guarantee, as a dictionary of JSON values.
+
+        All fields of the object are public or released values.
+
+        Returns
+        -------
+        dict
+            Each field by its name, and the name of the class under ``"kind"``. `from_dict` reads
+            it.
+
+        Raises
+        ------
+        ParameterError
+            If a field has a value of a type that is not written to files.
+        """
         values = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
         stored = {f.name: pack(v) for f, v in values if not (self.sparse and v == f.default)}
         derived = {name: _encode_derived(getattr(self, name)) for name in self.derived}
@@ -106,7 +126,26 @@ class Record(metaclass=Checked):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """Return the record of a dictionary of `to_dict`, or raise an error."""
+        """Return the public object, such as a schema or a guarantee, that a dictionary describes.
+
+        All fields of the object are public or released values.
+
+        Parameters
+        ----------
+        data : mapping
+            Fields by name, as `to_dict` returns them. ``"kind"`` names this class or a subclass.
+
+        Returns
+        -------
+        Record
+            An object of the named class.
+
+        Raises
+        ------
+        MissDPError
+            If the dictionary does not describe an object of this class. It is a `ParameterError`,
+            unless the class raises another error, such as `SchemaError`.
+        """
         if not isinstance(data, Mapping):
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
         kind = cls._class_of_kind(data)
@@ -123,11 +162,37 @@ class Record(metaclass=Checked):
             return read
 
     def to_json(self) -> str:
-        """Return the record as a JSON text with a format number and a checksum."""
+        """Return a public object, such as a schema or a guarantee, as a JSON text with a checksum.
+
+        All fields of the object are public or released values.
+
+        Returns
+        -------
+        str
+            Text with the fields, the number of the format and a checksum. `from_json` reads it.
+
+        Raises
+        ------
+        ParameterError
+            If a field has a value of a type that is not written to files.
+        """
         return json.dumps(self.to_document(), allow_nan=False)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the record with its format and checksum as JSON values."""
+        """Return a public object, such as a schema, as JSON values with format and checksum.
+
+        All fields of the object are public or released values.
+
+        Returns
+        -------
+        dict
+            The fields, ``"kind"``, ``"format"`` and ``"sha256"``. `from_document` reads it.
+
+        Raises
+        ------
+        ParameterError
+            If a field has a value of a type that is not written to files.
+        """
         values = self.to_dict()
         if "format" in values:  # format of the cells of a column, not of a file
             raise ParameterError(f"a {self.kind} that states a format is written in a schema only")
@@ -135,12 +200,56 @@ class Record(metaclass=Checked):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the record of a text of `to_json`, or raise an error if the text was changed."""
+        """Return the public object, such as a schema or a guarantee, that a JSON text describes.
+
+        All fields of the object are public or released values.
+
+        Parameters
+        ----------
+        text : str
+            The text.
+
+        Returns
+        -------
+        Record
+            An object of the class that the text names: this class or a subclass.
+
+        Raises
+        ------
+        DataError
+            If the text is of another format, or was changed after it was written.
+        MissDPError
+            If the text is not JSON, or does not describe an object of this class. It is a
+            `ParameterError`, unless the class raises another error.
+        """
         return cls.from_document(read_json(text))
 
     @classmethod
     def from_document(cls, document: Any, *, name: str = "the file") -> Self:
-        """Return the record of a parsed text. Messages refer to its file by ``name``."""
+        """Return the public object, such as a schema, that JSON values with a checksum describe.
+
+        All fields of the object are public or released values.
+
+        Parameters
+        ----------
+        document : mapping
+            The JSON values, with format and checksum.
+        name : str, default "the file"
+            Name of their file in error messages.
+
+        Returns
+        -------
+        Record
+            An object of the class that the document names: this class or a subclass.
+
+        Raises
+        ------
+        DataError
+            If the document is of another format, or was changed after it was written.
+        MissDPError
+            If it does not describe an object of this class. It is a `ParameterError`, unless the
+            class raises another error.
+        """
         if not isinstance(document, Mapping):
             raise ParameterError("expected a JSON object")
         if "format" not in document:  # every written document has a format
@@ -200,8 +309,25 @@ class Record(metaclass=Checked):
 
 
 def pack(value: Any) -> Any:
-    """Return the JSON values of a field of a record, exact to the last bit.
+    """Return the value of a record's field as JSON values, exact to the last bit.
 
+    Parameters
+    ----------
+    value : object
+        None, number, text, tuple, list, set, mapping, array of numbers, or `Record`.
+
+    Returns
+    -------
+    object
+        JSON values, from which `unpack` makes an equal value.
+
+    Raises
+    ------
+    ParameterError
+        If the value is of another type.
+
+    Examples
+    --------
     >>> pack({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
     {'a': [1, 2.5], 'b': {'kind': 'mapping', 'items': [[['x', 'y'], {'kind': 'float', 'is':
     'inf'}]]}}
@@ -229,7 +355,23 @@ def pack(value: Any) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """Return the value of JSON values of `pack`, with lists as tuples, or raise an error."""
+    """Return the value of a record's field from JSON values that `pack` returned.
+
+    Parameters
+    ----------
+    value : object
+        The JSON values.
+
+    Returns
+    -------
+    object
+        The value, with lists as tuples.
+
+    Raises
+    ------
+    ParameterError
+        If the JSON values do not describe a value.
+    """
     if isinstance(value, list):
         return tuple(unpack(item) for item in value)
     if not isinstance(value, Mapping):
@@ -277,7 +419,23 @@ def _encode_derived(value: Any) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """Return the value of a JSON text, or raise an error. Numbers must be finite."""
+    """Return the value of a JSON text, in which all numbers are finite.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+
+    Returns
+    -------
+    object
+        Dictionaries, lists, numbers, text, booleans and None.
+
+    Raises
+    ------
+    ParameterError
+        If the text is not JSON, is nested too deeply, or has a number that is not finite.
+    """
     # A RecursionError means that the text is nested deeper than Python reads.
     with replacing(ValueError, RecursionError, TypeError, by=ParameterError("not valid JSON")):
         return json.loads(text, parse_constant=_no_number)
@@ -291,16 +449,51 @@ _NAME = "sha256"
 
 
 def seal(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with a checksum of its content.
+    """Return a dictionary with a checksum of its content under the key ``"sha256"``.
 
-    It finds damage and careless edits. It is not a signature, since anyone can compute it.
+    The checksum finds damage and careless edits. It is not a signature, since anyone can compute
+    it.
+
+    Parameters
+    ----------
+    document : mapping
+        JSON values with finite numbers.
+
+    Returns
+    -------
+    dict
+        A copy with the checksum.
+
+    Raises
+    ------
+    ParameterError
+        If a value is not JSON or not finite.
     """
     return {**document, _NAME: _digest(document)}
 
 
 def unseal(document: Mapping[str, Any], *, name: str = "the file") -> dict[str, Any]:
-    """Return the document without its checksum, or raise an error if the checksum is wrong.
+    """Return a dictionary without its checksum, after checking the checksum.
 
+    Parameters
+    ----------
+    document : mapping
+        JSON values that `seal` returned.
+    name : str, default "the file"
+        Name of their file in error messages.
+
+    Returns
+    -------
+    dict
+        A copy without the checksum.
+
+    Raises
+    ------
+    DataError
+        If the checksum is missing or wrong.
+
+    Examples
+    --------
     >>> unseal(seal({"epsilon": 1.0}))
     {'epsilon': 1.0}
     """

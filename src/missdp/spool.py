@@ -17,15 +17,16 @@ __all__ = ["Spool"]
 
 
 class Spool:
-    """Batches of rows in Arrow's format, in a temporary file that only this user may read.
+    """Temporary storage of private rows on disk, so that streamed rows can be read several times.
 
+    Rows are stored in batches in Arrow's format, in a temporary file that only this user may read.
     The file never has a name if the system supports this. It disappears when the process ends in
     any way. Several threads may read at the same time.
 
     Parameters
     ----------
     batches : iterable of RecordBatch
-        The batches. Private. All batches are read at once.
+        The batches of rows. Private. All batches are read at once.
 
     Examples
     --------

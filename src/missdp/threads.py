@@ -28,7 +28,7 @@ if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that i
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread within the block, which may also be a decorated function.
+    """Limit linear algebra (BLAS) to one thread within a ``with`` block or a decorated function.
 
     The limit applies to the whole process. The first active block sets it, and the last block to
     end removes it.
@@ -77,7 +77,7 @@ _Out = TypeVar("_Out")
 def map_in_order(
     function: Callable[[_In], _Out], items: Iterable[_In], *, n_jobs: int | None = None
 ) -> Iterator[_Out]:
-    """Yield a function of each item, in order, computed by a few threads.
+    """Yield the values of a function for each item, in order, computed by a few threads.
 
     Parameters
     ----------

@@ -7,8 +7,15 @@ from numpy.typing import NDArray
 
 
 class ArrayType:
-    """Annotation for pydantic of a field with an array of one NumPy type.
+    """Annotation of a pydantic field that holds an array of one NumPy type.
 
+    Parameters
+    ----------
+    dtype : type
+        The NumPy type of the elements, such as ``np.float64``.
+
+    Examples
+    --------
     >>> Floats.__metadata__[0].checked(np.zeros(2)).tolist()
     [0.0, 0.0]
     """
@@ -17,7 +24,23 @@ class ArrayType:
         self.dtype = dtype
 
     def checked(self, value: Any) -> Any:
-        """Return an array of the type. Raises ValueError for any other value."""
+        """Return a value if it is an array of the declared NumPy type.
+
+        Parameters
+        ----------
+        value : object
+            The value of a field.
+
+        Returns
+        -------
+        ndarray
+            The value itself.
+
+        Raises
+        ------
+        ValueError
+            If it is another value. pydantic turns this error into an error of the field.
+        """
         if isinstance(value, np.ndarray) and np.issubdtype(value.dtype, self.dtype):
             return value
         raise ValueError(f"an array of {self.dtype.__name__} is needed")

@@ -45,26 +45,72 @@ _EXPECTED: Final = {
 
 
 def jsonable(value: Any) -> Any:
-    """Return lists and iterators as tuples, and numbers of NumPy as numbers of Python."""
+    """Return a value with lists and iterators as tuples, and numbers of NumPy as numbers of Python.
+
+    Parameters
+    ----------
+    value : object
+        The value of a field of a record.
+
+    Returns
+    -------
+    object
+        The converted value, or the value itself if it is of another type.
+    """
     if type(value) in (list, tuple) or isinstance(value, Iterator):
         return tuple(map(jsonable, value))
     return value.item() if isinstance(value, np.generic) else value
 
 
 def as_tuple(value: Any) -> Any:
-    """Return the members of a set, a sequence or a series as a tuple, or any other value itself."""
+    """Return the members of a collection as a tuple.
+
+    Parameters
+    ----------
+    value : object
+        A set, sequence, series or other iterable.
+
+    Returns
+    -------
+    object
+        A tuple. Text, bytes, mappings and values that are not iterable are returned unchanged.
+    """
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         return value
     return tuple(value)
 
 
 def as_set(names: Any) -> Any:
-    """Return names as a frozen set, or a value that is not a collection itself."""
+    """Return a tuple or set of names as a frozen set of text.
+
+    Parameters
+    ----------
+    names : object
+        A tuple or set of names.
+
+    Returns
+    -------
+    object
+        A frozen set. Values of other types are returned unchanged.
+    """
     return frozenset(map(str, names)) if isinstance(names, (tuple, Set)) else names
 
 
 def is_instance_of(value: Any, hint: Any) -> bool:
-    """Return whether a value is of an annotated type, by the rules of records."""
+    """Return whether a value is of an annotated type, by the strict rules of records.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+    hint : type
+        A type, possibly annotated with limits.
+
+    Returns
+    -------
+    bool
+        True if a field of this type accepts the value.
+    """
     try:
         TypeAdapter(hint).validate_python(value, strict=True)
     except ValidationError:

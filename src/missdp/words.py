@@ -58,7 +58,7 @@ _KNOWLEDGE = {
 
 
 def format_number(value: float, *, digits: int = 4, up: bool = True) -> str:
-    """Return a number with few significant digits, rounded in one direction.
+    """Return a finite number as text with few significant digits, rounded up or down.
 
     Parameters
     ----------
@@ -87,25 +87,29 @@ def format_number(value: float, *, digits: int = 4, up: bool = True) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Risk(Record):
-    """Bounds on the change of an observer's odds on a person's row by a release.
+    """Bounds on the change that a release can cause in an observer's odds on one person's row.
+
+    `Guarantee.explain` returns it. The odds are on the statement that the row is in the table.
+    ``print`` shows the bounds as sentences. All values are public.
 
     Parameters
     ----------
     prior : float
-        Probability, before the release, that the row is in the table.
+        Probability, before the release, that the row is in the table, in [0, 1].
     loss : float
-        The odds are multiplied or divided by at most the exponential of this loss.
+        The odds are multiplied or divided by at most the exponential of this loss, at least 0.
     chance : float
         Probability, over the noise, that the odds are raised further. This is also the probability
         that they are lowered further. It is 0 if neither is possible.
     noise : float
-        Standard deviation of the noise with which a count of people has the same guarantee.
-    adjacency : {"add-remove", "replace-one"}
+        Standard deviation of the noise with which a count of people has the same guarantee, in
+        people.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The neighbouring relation.
     knowledge : str
-        Knowledge of the observer, in words.
+        Knowledge of the observer, in words. By default all other rows.
     unit : str, default "row"
-        The protected unit.
+        The unit of protection: ``"row"``, or the column that identifies the rows of a person.
 
     Attributes
     ----------
@@ -134,7 +138,30 @@ class Risk(Record):
     def from_guarantee(
         cls, guarantee: Guarantee, *, prior: float = 0.5, chance: float = 1e-3
     ) -> Risk:
-        """Return the risk of a guarantee for a prior, as `Guarantee.explain` does."""
+        """Return bounds on the change of an observer's odds on a row, from a privacy guarantee.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            The guarantee of the release.
+        prior : float, default 0.5
+            Probability, before the release, that the row is in the table. Between 0 and 1, both
+            excluded.
+        chance : float, default 0.001
+            Probability of a larger change, for a delta above 0. Between 0 and 1, both excluded.
+
+        Returns
+        -------
+        Risk
+            The bounds. Public.
+
+        Raises
+        ------
+        ParameterError
+            If ``prior`` or ``chance`` is out of range.
+        UnprovenError
+            If no bound is proven that holds except with probability ``chance``.
+        """
         for name, value in (("prior", prior), ("chance", chance)):
             if not 0 < check_fraction(name, value) < 1:
                 raise ParameterError(f"{name} must be above 0 and below 1")
@@ -151,12 +178,24 @@ class Risk(Record):
 
     @property
     def highest(self) -> float:
-        """Largest probability, after the release, that the row is in the table."""
+        """Return the largest probability, after the release, that a person's row is in the table.
+
+        Returns
+        -------
+        float
+            From 0 to 1. It may be exceeded with probability ``chance``.
+        """
         return self._after(self.loss)
 
     @property
     def lowest(self) -> float:
-        """Smallest probability, after the release, that the row is in the table."""
+        """Return the smallest probability, after the release, that a person's row is in the table.
+
+        Returns
+        -------
+        float
+            From 0 to 1. The probability may be smaller with probability ``chance``.
+        """
         return self._after(-self.loss)
 
     def _after(self, loss: float) -> float:
@@ -254,14 +293,37 @@ _PROTECTED = {
 
 
 def in_words(guarantee: Guarantee) -> str:
-    """Return a guarantee as plain sentences, every condition included."""
+    """Return a privacy guarantee as plain sentences, with all of its conditions.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee.
+
+    Returns
+    -------
+    str
+        Several lines of at most 92 characters. Public.
+    """
     lines = [line for text in sentences(guarantee) for line in textwrap.wrap(text, _WIDTH)]
     return "\n".join([*lines, *_conditions(guarantee)])
 
 
 def in_a_line(guarantee: Guarantee) -> str:
-    """Return the statement of a guarantee with every condition, for labels.
+    """Return a privacy guarantee with all of its conditions in one line, for labels.
 
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee.
+
+    Returns
+    -------
+    str
+        A text without line breaks. Public.
+
+    Examples
+    --------
     >>> from missdp.accounting import Guarantee
     >>> in_a_line(Guarantee(1.0))[-25:]
     'It rests on no condition.'
@@ -270,7 +332,19 @@ def in_a_line(guarantee: Guarantee) -> str:
 
 
 def sentences(guarantee: Guarantee) -> tuple[str, str, str, str]:
-    """Return the statement, its effect on odds and on guesses, and the protected table."""
+    """Return the sentences that state a privacy guarantee, without its conditions.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        The guarantee.
+
+    Returns
+    -------
+    tuple of str
+        Four texts: the statement, its effect on probabilities, its effect on guesses, and the
+        protected table. Public.
+    """
     protected = f"What is protected: {_PROTECTED[guarantee.protects]}."
     return _statement(guarantee), _odds(guarantee), _guess(guarantee), protected
 
@@ -339,14 +413,24 @@ def _conditions(guarantee: Guarantee) -> list[str]:
 
 
 def warn_if_weak(epsilon: float, delta: float = 0.0, *, n: int | None = None) -> None:
-    """Warn if epsilon or delta is so large that a guarantee is nearly worthless.
+    """Warn if the epsilon or delta of a guarantee is too large for useful protection.
+
+    The limits are an epsilon above 10, and a delta of at least 1/n.
 
     Parameters
     ----------
-    epsilon, delta : float
-        The stated guarantee.
+    epsilon : float
+        The epsilon of the guarantee.
+    delta : float, default 0.0
+        The delta of the guarantee.
     n : int, optional
-        A *declared or released* number of rows, never the private one: a warning would reveal it.
+        A *declared or released* number of rows, never the private number: a warning would reveal
+        it. Without it, delta is not checked.
+
+    Warns
+    -----
+    WeakGuaranteeWarning
+        If a limit is exceeded.
     """
     if epsilon > 10:
         warnings.warn(

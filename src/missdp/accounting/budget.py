@@ -49,12 +49,29 @@ _ROW_EVENTS = (PureEvent(epsilon=0.0),)  # an event that protects single rows
 
 
 def as_events(entries: Entries) -> Events:
-    """Return the events of a budget's entries. A filter that was reserved is one event."""
+    """Return the accounting events of the entries of a budget.
+
+    Parameters
+    ----------
+    entries : tuple of Event or Filter
+        Charged events, and budgets that were reserved.
+
+    Returns
+    -------
+    tuple of Event
+        A reserved budget is one event, its cap.
+    """
     return tuple(entry.filter() if isinstance(entry, Filter) else entry for entry in entries)
 
 
 class Budget:
-    """Base class of budgets. A budget cannot be copied, pickled or forked."""
+    """Base class of privacy budgets, which are charged before private rows are read.
+
+    There are two kinds. A `Filter` pays for releases that are chosen along the way. A `Composition`
+    pays for releases that were all fixed in advance. A budget is one object: a copy is the budget
+    itself, it cannot be pickled, and a forked process cannot charge it. A subclass defines
+    ``can_afford``, ``_record`` and ``_stated``.
+    """
 
     charged_first: ClassVar[bool] = False
     """Whether a fit must charge the budget before it opens the private rows."""
@@ -70,37 +87,75 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
-        """The total epsilon."""
+        """Return the total epsilon that all releases charged to this budget may cost together.
+
+        Returns
+        -------
+        float
+            At least 0. It does not change when the budget is charged.
+        """
         return self._epsilon
 
     @property
     def delta(self) -> float:
-        """The total delta."""
+        """Return the total delta at which the budget states its total epsilon.
+
+        Returns
+        -------
+        float
+            In [0, 1). It does not change when the budget is charged.
+        """
         return self._delta
 
     @property
     def adjacency(self) -> Adjacency:
-        """The relation the total holds for."""
+        """Return the neighbouring relation for which this budget's epsilon and delta hold.
+
+        Returns
+        -------
+        {"add-remove", "replace-one"}
+            Neighbouring tables differ by one added or removed row, or by one replaced row.
+        """
         return self._adjacency
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """All charged events, in order. A part that was reserved is one event."""
+        """Return the accounting events of all releases that were charged to this budget.
+
+        An event states the noise and the sensitivity of a release, from which its cost follows.
+
+        Returns
+        -------
+        tuple of Event
+            In the order of the charges. A part that `reserve` set aside is one event, its cap.
+        """
         return as_events(self._entries)
 
     def charge(self, *events: Event, conditions: Iterable[Condition] = ()) -> None:
-        """Record ``events`` as spent, with the conditions that they rest on, or raise an error.
+        """Charge the cost of releases to this budget, or raise an error and charge nothing.
 
-        Call it *before* reading the data. Nothing is refunded: a computation that fails after
-        its charge may already have revealed something by failing.
+        Call it *before* the private rows are read. Nothing is refunded: a computation that fails
+        after its charge may already have revealed something by failing.
+
+        Parameters
+        ----------
+        *events : Event
+            The accounting events of the releases. An event states noise and sensitivity.
+        conditions : iterable of Condition, default ()
+            Assumptions under which the releases are private. They become part of `spent`.
 
         Raises
         ------
         BudgetExceededError
             If the budget does not cover the events, or this process is a fork of the process that
-            made it. Nothing is recorded.
+            made the budget.
         UnprovenError
-            If no bound is proven for an event. Nothing is recorded.
+            If no bound is proven for an event, or the events protect different units (rows, or all
+            rows of one person).
+        ParameterError
+            If an argument is not an `Event`, or a condition is not a `Condition`.
+        LedgerError
+            If the budget is in a ledger, and the charge may not have been recorded.
         """
         self.check_process()
         self._record(flatten(events), events, conditions)
@@ -113,28 +168,38 @@ class Budget:
         conditions: Iterable[Condition] = (),
         extra_events: Iterable[Event] = (),
     ) -> Filter:
-        """Set a part of this budget aside, and return it.
+        """Charge the cap of a smaller budget to this budget, and return the smaller budget.
 
-        This budget is charged, now, with the cap of the part, in the part's measure. Later charges
-        to the part cost this budget nothing more. An amount that the part does not spend does not
-        come back.
+        The cap is charged now, in the privacy measure of the part. Later releases are charged to
+        the part and cost this budget nothing more. An amount that the part does not spend is lost.
 
         Parameters
         ----------
         part : Filter
-            A fresh filter without ``failure``.
-        label : str
-            Public name.
-        conditions : iterable of Condition
-            Conditions of the part's releases, in addition to those charged along with them.
-        extra_events : iterable of Event
-            Events that the part does not count. All of them are charged with the part, or no charge
-            is made.
+            A `Filter` to which nothing was charged, and which was not reserved before. Its
+            ``failure`` is 0.
+        label : str, default ""
+            Public name of the part in reports.
+        conditions : iterable of Condition, default ()
+            Assumptions of all releases from the part. Conditions that are charged to the part are
+            added to them.
+        extra_events : iterable of Event, default ()
+            Accounting events that this budget pays in addition to the cap. All of them are charged
+            with the part, or no charge is made.
+
+        Returns
+        -------
+        Filter
+            The object ``part``, from which releases can now be paid.
 
         Raises
         ------
         BudgetExceededError
-            If the part does not fit. Nothing is recorded.
+            If the cap and the additional events do not fit. Nothing is charged.
+        ParameterError
+            If ``part`` is not a fresh `Filter`.
+        UnprovenError
+            If no bound is proven for the cap or an additional event in the measure of this budget.
 
         Examples
         --------
@@ -154,21 +219,31 @@ class Budget:
         conditions: Iterable[Condition] = (),
         extra_events: Iterable[Event] = (),
     ) -> None:
-        """Set several parts of this budget aside, all of them or none, as `reserve` does for one.
+        """Charge the caps of several smaller budgets to this budget, all of them or none.
+
+        `reserve` describes the effect for a single part. The objects in ``parts`` can pay for
+        releases after the call.
 
         Parameters
         ----------
         parts : sequence of Filter
-            Different fresh filters without ``failure``.
+            Different `Filter` objects to which nothing was charged, and which were not reserved
+            before. The ``failure`` of each part is 0.
         labels : sequence of str
-            The public name of each.
-        conditions, extra_events
-            As for `reserve`.
+            The public name of each part, in the order of ``parts``.
+        conditions : iterable of Condition, default ()
+            Assumptions of all releases from the parts.
+        extra_events : iterable of Event, default ()
+            Accounting events that this budget pays in addition to the caps.
 
         Raises
         ------
         BudgetExceededError
-            If the parts together do not fit. Nothing is recorded.
+            If the caps and the additional events do not fit together. Nothing is charged.
+        ParameterError
+            If a part is not a fresh `Filter`, or two parts are one object.
+        UnprovenError
+            If no bound is proven for a cap or an additional event in the measure of this budget.
         """
         self.check_process()
         fresh = all(isinstance(part, Filter) and part._is_fresh for part in parts)
@@ -182,7 +257,23 @@ class Budget:
             part._reserved, part._payer = True, self
 
     def can_afford(self, *events: Event) -> bool:
-        """Return whether `charge` would accept these events now. It records nothing."""
+        """Return whether this budget would now accept a charge for releases. Nothing is charged.
+
+        Parameters
+        ----------
+        *events : Event
+            The accounting events of the releases.
+
+        Returns
+        -------
+        bool
+            True if `charge` would accept all events together.
+
+        Raises
+        ------
+        BudgetExceededError
+            If this process is a fork of the process that made the budget.
+        """
         raise NotImplementedError
 
     def _record(self, parts: Events, entries: Entries, conditions: Iterable[Condition]) -> None:
@@ -191,10 +282,17 @@ class Budget:
 
     @property
     def spent(self) -> Guarantee:
-        """The guarantee of the total budget, once anything was charged.
+        """Return the privacy guarantee of all releases that were charged to this budget.
 
-        The amount that was spent from a filter is an outcome, which guarantees nothing. The
-        guarantee of a composition is the guarantee of its plan.
+        The guarantee of a `Filter` is its total epsilon, even if less was spent. The spent amount
+        depends on released answers, so it guarantees nothing. The guarantee of a `Composition` is
+        the guarantee of its complete plan.
+
+        Returns
+        -------
+        Guarantee
+            Guarantee for the incomplete table, with the conditions of all charges. Epsilon and
+            delta are 0 before the first charge.
         """
         with self._lock:
             conditions, charged = self._held_conditions(), bool(self._entries)
@@ -214,12 +312,34 @@ class Budget:
         return (*held, *parts)
 
     def pays_for(self, ledger: str) -> bool:
-        """Whether this budget, or a budget that it is a part of, stands in the named ledger."""
+        """Return whether a charge to this budget is charged to a named budget of a ledger, too.
+
+        A ledger is a database of budgets (`missdp.governance.Ledger`). A schema may name the ledger
+        budget that must pay for its rows.
+
+        Parameters
+        ----------
+        ledger : str
+            Name of the ledger budget, optionally after a URL and ``#``.
+
+        Returns
+        -------
+        bool
+            False for every budget outside a ledger.
+        """
         del ledger
         return False
 
     def check_process(self) -> None:
-        """Raise an error in a fork of the process that made this budget."""
+        """Raise an error if this process is a fork of the process that made the budget.
+
+        A fork holds a copy of the budget, which could be spent a second time.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the process is a fork.
+        """
         if self._process != (os.getpid(), _FORKS[-1]):
             raise BudgetExceededError(
                 "this budget belongs to the process that made it: a fork holds a copy, which could "
@@ -249,35 +369,42 @@ class Budget:
 
 
 class Filter(Budget):
-    """A privacy budget for releases that may be chosen along the way, up to a cap.
+    """A privacy budget for releases that are chosen one after the other, up to a fixed total.
 
-    One filter is one object: copies, deep copies and scikit-learn clones are the filter itself,
-    so that cross-validation spends from it. It cannot be pickled into a second copy, and a forked
-    process cannot spend it. All methods are thread-safe.
+    Use it if noise scales or the number of releases depend on earlier answers. One filter is one
+    object: copies, deep copies and scikit-learn clones are the filter itself, so that
+    cross-validation spends from it. It cannot be pickled, and a forked process cannot spend it. All
+    methods are thread-safe.
 
     Parameters
     ----------
     epsilon : float
         Total epsilon, finite and above 0.
     delta : float, default 0.0
-        Total delta, in [0, 1). At 0 only pure DP mechanisms can be afforded.
+        Total delta, in [0, 1). At 0 the filter pays for pure DP releases only.
     measure : {"pure", "zcdp", "gdp"}, optional
-        The privacy measure in which the filter adds up: pure epsilons, zCDP rhos, or squares of
-        the mu of Gaussian DP. By default ``"pure"`` at delta 0, and otherwise ``"gdp"``, which is
-        best for Gaussian noise. For an epsilon so large that a count needs less noise than
-        Gaussian DP has a bound for, it is ``"zcdp"``.
+        The privacy measure in which costs add up: pure epsilons, zCDP rhos, or squares of the mu of
+        Gaussian DP. By default ``"pure"`` at delta 0, and otherwise ``"gdp"``, which is best for
+        Gaussian noise. For an epsilon so large that a count needs less noise than Gaussian DP has a
+        bound for, the default is ``"zcdp"``.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
-        The relation the total holds for. A replace-one filter also takes add-remove events and
-        converts them (see `Event.to_replace_one`). An add-remove filter takes no replace-one event.
+        The neighbouring relation for which the total holds. A replace-one filter also takes
+        add-remove events and converts them (see `Event.to_replace_one`). An add-remove filter takes
+        no replace-one event.
     failure : float, default 0.0
-        The part of delta that is kept for events with a delta of their own, at most delta. The
-        deltas of these events add up to this at most.
+        The part of delta that is kept for events with a delta of their own (`ApproximateEvent`), at
+        most delta. The deltas of these events add up to at most this value.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range, or ``measure`` is not ``"pure"`` at a delta of 0.
 
     Notes
     -----
-    See `FilterEvent` for the proof. Sums are exact, and the total is never exceeded. A number that
-    a person wrote counts as that decimal number, so ten charges of 0.1 fit into 1. The cost of
-    noise counts as the exact quotient.
+    The proof is in the text of the module ``missdp.accounting.filters``. Sums are exact, and the
+    total is never exceeded. A number that a person wrote counts as that decimal number, so ten
+    charges of 0.1 fit into 1. The cost of noise counts as the exact quotient.
 
     Examples
     --------
@@ -317,11 +444,31 @@ class Filter(Budget):
     def from_cost(
         cls, cost: Cost, *, delta: float = 0.0, adjacency: Adjacency = "add-remove"
     ) -> Self:
-        """Return a filter that is capped by exactly this cost, in its measure.
+        """Return a budget whose total is a given cost in one privacy measure.
 
-        ``delta``, above 0 unless the cost is pure, is that at which the filter states its epsilon:
-        nothing else depends on it.
+        Parameters
+        ----------
+        cost : Cost
+            The total of the budget: an amount of pure epsilon, zCDP rho, or squared mu of Gaussian
+            DP. Above 0.
+        delta : float, default 0.0
+            The delta at which the budget states its epsilon, in [0, 1). It is above 0 unless the
+            cost is pure epsilon. The cap does not depend on it.
+        adjacency : {"add-remove", "replace-one"}, default "add-remove"
+            The neighbouring relation for which the total holds.
 
+        Returns
+        -------
+        Filter
+            A budget to which nothing was charged.
+
+        Raises
+        ------
+        ParameterError
+            If the cost is not a `Cost` above 0, or delta is 0 for a cost that is not pure epsilon.
+
+        Examples
+        --------
         >>> budget = Filter.from_cost(Cost(privacy_measure="zcdp", amount=0.02), delta=1e-6)
         >>> budget.remaining.amount, round(budget.epsilon, 2)
         (0.02, 0.9)
@@ -373,18 +520,40 @@ class Filter(Budget):
 
     @property
     def failure(self) -> float:
-        """The part of delta that is kept for events with a delta of their own."""
+        """Return the part of the total delta that is kept for releases with a delta of their own.
+
+        These releases are charged as `ApproximateEvent`. Their deltas add up to at most this value.
+
+        Returns
+        -------
+        float
+            From 0 to the total delta.
+        """
         return self._failure
 
     @property
     def cost(self) -> Cost:
-        """The cap."""
+        """Return the fixed total of this budget in its privacy measure.
+
+        Returns
+        -------
+        Cost
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP. Charges do not change
+            it.
+        """
         return self._cost
 
     @property
     def remaining(self) -> Cost:
-        """The cost that can still be charged.
+        """Return the amount of this budget that can still be charged, in its privacy measure.
 
+        Returns
+        -------
+        Cost
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP, rounded down.
+
+        Examples
+        --------
         >>> from missdp.accounting import Filter, GaussianEvent
         >>> budget = Filter(1.0, 1e-6, measure="zcdp")
         >>> budget.charge(GaussianEvent(sensitivity=1, sigma=10.0))
@@ -397,10 +566,15 @@ class Filter(Budget):
 
     @property
     def remaining_epsilon(self) -> float:
-        """Total epsilon less the epsilon of all charged events, at the filter's delta.
+        """Return the total epsilon less the epsilon of all charged releases, at the budget's delta.
 
-        Epsilons do not add up at a delta above 0. So more than this may still be affordable, and
-        `can_afford` returns the exact answer.
+        Epsilons do not add up at a delta above 0. So more than this value may still be affordable,
+        and `can_afford` returns the exact answer.
+
+        Returns
+        -------
+        float
+            At least 0, rounded down.
         """
         if self._cost.privacy_measure == "pure":
             return self.remaining.amount
@@ -409,7 +583,21 @@ class Filter(Budget):
         return max(0.0, float_down(exact(self._epsilon) - exact(running.epsilon(self._spared))))
 
     def filter(self, *, label: str = "") -> FilterEvent:
-        """Return the event that a filter is accounted by: its cap, with a log of its releases."""
+        """Return the accounting event that states the fixed total of this budget as one release.
+
+        Another budget or a `Guarantee` accounts for all releases of this budget by this event.
+
+        Parameters
+        ----------
+        label : str, default ""
+            Public name in reports. By default the name under which the budget was reserved.
+
+        Returns
+        -------
+        FilterEvent
+            The total as capacity, with a log of the charged events. It is a `UnitEvent` if the
+            budget protects units of several rows, such as all rows of one person.
+        """
         facts: dict[str, Any] = {
             "capacity": self._cost.event(adjacency=self._adjacency),
             "log": CheckedLog(self.events),
@@ -427,7 +615,26 @@ class Filter(Budget):
         return Guarantee(self._epsilon, delta, self._adjacency, "incomplete", conditions, proof)
 
     def can_afford(self, *events: Event) -> bool:
-        """Return whether `charge` would accept these events now. It records nothing."""
+        """Return whether this budget would now accept a charge for releases. Nothing is charged.
+
+        Parameters
+        ----------
+        *events : Event
+            The accounting events of the releases.
+
+        Returns
+        -------
+        bool
+            True if the costs of all events together fit into the remaining amount.
+
+        Raises
+        ------
+        UnprovenError
+            If an event has no bound in the privacy measure of the budget, or is a replace-one event
+            in an add-remove budget.
+        BudgetExceededError
+            If this process is a fork of the process that made the budget.
+        """
         self.check_process()
         with self._lock:
             return self._fits(*self._with(convert_adjacency(self._adjacency, flatten(events))))
@@ -466,12 +673,38 @@ class Filter(Budget):
         return spent <= self._cap and failed <= exact(self._failure)
 
     def pays_for(self, ledger: str) -> bool:
-        """Whether this budget, or a budget that it is a part of, stands in the named ledger."""
+        """Return whether this budget is a part of the named budget of a ledger.
+
+        A ledger is a database of budgets (`missdp.governance.Ledger`).
+
+        Parameters
+        ----------
+        ledger : str
+            Name of the ledger budget, optionally after a URL and ``#``.
+
+        Returns
+        -------
+        bool
+            False if the budget was not reserved from a budget in the ledger.
+        """
         return self._payer is not None and self._payer.pays_for(ledger)
 
 
 def check_paid(ledger: str, budget: Budget | None) -> None:
-    """Raise an error if the schema of rows names a ledger in which the budget does not stand."""
+    """Raise an error if rows must be paid from a ledger, and a budget is not in this ledger.
+
+    Parameters
+    ----------
+    ledger : str
+        Name of the ledger budget that the schema of the rows names, empty if there is none.
+    budget : Filter, Composition or None
+        The budget that is to pay.
+
+    Raises
+    ------
+    LedgerError
+        If the budget does not stand in the named ledger budget.
+    """
     if ledger and (budget is None or not budget.pays_for(ledger)):
         raise LedgerError(
             f"the schema names the budget {ledger!r}, without which nothing is read: pass "

@@ -40,24 +40,27 @@ _MAX_DISTINCT = 400
 
 
 def epsilon_of(events: Event | Iterable[Event], delta: float) -> float:
-    """Return the smallest proven epsilon of a composition at ``delta``.
+    """Return the smallest epsilon that is proven for several releases together at a delta.
 
     Parameters
     ----------
     events : Event or iterable of Event
-        Releases that were fixed in advance, all under one adjacency.
+        Accounting events of releases that were fixed in advance, all under one adjacency.
     delta : float
         In [0, 1). At 0 only pure DP counts.
 
     Returns
     -------
     float
-        Infinity if ``delta`` is smaller than the deltas of the events together.
+        At least 0. Infinity if nothing is proven at this delta, for example because the events have
+        larger deltas together.
 
     Raises
     ------
     UnprovenError
         If no bound covers every event, or the events mix adjacencies.
+    ParameterError
+        If delta is out of range, or an element is not an `Event`.
 
     Examples
     --------
@@ -76,30 +79,37 @@ def proven_epsilon(
     protects: Protects = "incomplete",
     enough: float = 0.0,
 ) -> float:
-    """Return the smallest epsilon that events prove at ``delta``, or the first that is enough.
+    """Return the smallest epsilon that releases prove under a requested adjacency and delta.
 
-    Add-remove facts are converted to replace-one one by one, or as a whole: replacing a row is
-    removing a row and adding another one (`replace_one_of`).
+    Add-remove events are converted to replace-one adjacency one by one, or as a whole. Replacing a
+    row is removing a row and adding another row (`replace_one_of`). The smaller result counts.
 
     Parameters
     ----------
     events : Event or iterable of Event
-        Releases that were fixed in advance. A single event may carry a proof of its own
-        (`Event.epsilon_bound`).
-    delta, adjacency, protects
-        The guarantee that is to be proven.
+        Accounting events of releases that were fixed in advance. A single event may carry a
+        separate proof (`Event.epsilon_bound`).
+    delta : float
+        The delta of the guarantee that is to be proven, in [0, 1).
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation of the guarantee.
+    protects : {"incomplete", "ground-truth"}, default "incomplete"
+        The protected table: the incomplete table, or the table before values went missing. It
+        matters for separate proofs only.
     enough : float, default 0.0
         A requested epsilon. The search stops at the first bound that is at most this.
 
     Returns
     -------
     float
-        Infinity if nothing is proven at this delta.
+        At least 0. Infinity if nothing is proven at this delta.
 
     Raises
     ------
     UnprovenError
-        If no bound covers the events, or replace-one facts are to prove an add-remove guarantee.
+        If no bound covers the events, or replace-one events are to prove an add-remove guarantee.
+    ParameterError
+        If delta is out of range, or an element is not an `Event`.
 
     Examples
     --------
@@ -178,7 +188,23 @@ def _smallest(parts: tuple[Event, ...], delta: float, *, enough: float = 0.0) ->
 
 
 def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measure]:
-    """Return the measures in which every event has a cost, or raise for mixed adjacencies."""
+    """Return the privacy measures in which every release has a cost.
+
+    Parameters
+    ----------
+    parts : tuple of Event
+        Elementary accounting events.
+
+    Returns
+    -------
+    dict of str to Measure
+        The measures by name, possibly none.
+
+    Raises
+    ------
+    UnprovenError
+        If the events mix adjacencies.
+    """
     if len({event.adjacency for event in parts}) > 1:
         raise UnprovenError("the events mix adjacencies; convert them with to_replace_one() first")
     kinds = set(parts)
@@ -186,14 +212,21 @@ def applicable_measures(parts: tuple[Event, ...]) -> dict[PrivacyMeasure, Measur
 
 
 def other_bounds(parts: tuple[Event, ...], *, has_measure: bool) -> tuple[bool, bool]:
-    """Return whether a Rényi curve and loss distributions cover all events.
+    """Return whether Rényi divergences and privacy loss distributions bound all releases.
 
     Parameters
     ----------
     parts : tuple of Event
-        Elementary events under one adjacency.
+        Elementary accounting events under one adjacency.
     has_measure : bool
         Whether `applicable_measures` returns a measure for these events.
+
+    Returns
+    -------
+    curved : bool
+        Whether every event has a Rényi curve.
+    tabular : bool
+        Whether every event has a privacy loss distribution, and composing them is not too slow.
 
     Raises
     ------

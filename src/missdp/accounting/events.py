@@ -20,9 +20,17 @@ from missdp.serialization import Record
 from missdp.validation import CountFrom1, Delta, NonNegative, Positive, Probability, as_set
 
 Adjacency = Literal["add-remove", "replace-one"]
-"""Which tables are neighbours: one row more or less, or one row replaced by another."""
+"""Neighbouring relation of tables, under which a privacy guarantee holds.
+
+``"add-remove"``: one table has one row more. ``"replace-one"``: one row is replaced by another row,
+so the number of rows is not protected.
+"""
 Protects = Literal["incomplete", "ground-truth"]
-"""The protected table: the incomplete table, or the table before values went missing."""
+"""Table that a privacy guarantee protects.
+
+``"incomplete"``: the table of the curator, with its missing cells. ``"ground-truth"``: the table
+before values went missing.
+"""
 
 RequiredAttributes = Annotated[
     frozenset[str] | None,
@@ -36,25 +44,51 @@ ROW = "row"
 
 
 def check_adjacency(value: str) -> Adjacency:
-    """Return ``value`` if it names a neighbouring relation, or raise an error."""
+    """Return the name of a neighbouring relation, after a check.
+
+    Parameters
+    ----------
+    value : str
+        The name.
+
+    Returns
+    -------
+    {"add-remove", "replace-one"}
+        The name.
+
+    Raises
+    ------
+    ParameterError
+        If it is another text.
+    """
     adjacency: Adjacency = check_choice("adjacency", value, get_args(Adjacency))
     return adjacency
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event(Record, abstract=True):
-    """Base class of all events. Every kind of event has these parameters.
+    """Base class of accounting events: the facts about a release from which its cost follows.
+
+    An event states noise and sensitivity, or a privacy parameter that is known. Budgets and
+    guarantees compute costs from events, and never from data. A subclass is a frozen dataclass. It
+    overrides ``_doubled`` if a replace-one form is proven for it. Every kind of event has these
+    parameters.
 
     Parameters
     ----------
     label : str, default ""
         A public name for reports.
     required : frozenset of str or None, default None
-        The mechanism reads a row only if all these attributes are observed in it. None: it reads
-        every row. The empty set is the same as None in effect.
+        Names of attributes. The mechanism reads a row only if all of them are observed (not
+        missing) in it. None and the empty set: it reads every row.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The neighbouring relation under which the numbers of this event (sensitivities, epsilon,
         rho) are true.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range, or a field has the wrong type.
 
     Examples
     --------
@@ -68,35 +102,86 @@ class Event(Record, abstract=True):
     adjacency: Adjacency = "add-remove"
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the elementary events of this event."""
+        """Return the elementary accounting events whose costs bound the cost of an event.
+
+        Returns
+        -------
+        tuple of Event
+            This event itself, unless a subclass states several releases or a cap.
+        """
         return (self,)
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return an epsilon that this event proves by itself at ``delta``, infinite by default.
+        """Return an epsilon that an accounting event proves by a separate proof, or infinity.
 
-        Some events carry a separate proof, such as amplification or a test before a release. Their
-        epsilon is recomputed here, by the code of the proof, whenever a guarantee states it.
+        Examples of separate proofs are amplification by missing values and a test before a release.
+        The code of the proof recomputes the epsilon whenever a guarantee states it.
+
+        Parameters
+        ----------
+        delta : float
+            The delta of the guarantee, in [0, 1).
+        adjacency : {"add-remove", "replace-one"}
+            The neighbouring relation of the guarantee.
+        protects : {"incomplete", "ground-truth"}
+            The protected table: the incomplete table, or the table before values went missing.
+
+        Returns
+        -------
+        float
+            Infinite if this event has no separate proof.
         """
         del delta, adjacency, protects
         return math.inf
 
     def required_conditions(self) -> tuple[Record, ...]:
-        """Return the conditions that the proof of `epsilon_bound` needs, none by default."""
+        """Return the assumptions that the separate proof of an accounting event needs.
+
+        `Event.epsilon_bound` describes separate proofs. A `Guarantee` without these conditions
+        raises an error.
+
+        Returns
+        -------
+        tuple of Condition
+            Empty by default.
+        """
         return ()
 
     def protected_unit(self) -> tuple[str, int]:
-        """Return the protected unit, and the largest number of its rows that are read."""
-        return unit_of(getattr(self, "events", ()))
+        """Return the unit of protection of a release, and its largest number of rows read.
 
-    def to_replace_one(self) -> Event:
-        """Return the same mechanism's event under replace-one adjacency.
+        A unit is a single row, or all rows with one value in an identifying column, such as a
+        person.
 
-        Replacing a row is removing one and adding one, so two steps of add-remove.
+        Returns
+        -------
+        unit : str
+            ``"row"``, or the name of the identifying column.
+        rows : int
+            Largest number of rows of one unit that are read, at least 1.
 
         Raises
         ------
         UnprovenError
-            If no such conversion is proven for this kind of event.
+            If the event consists of events that protect different units.
+        """
+        return unit_of(getattr(self, "events", ()))
+
+    def to_replace_one(self) -> Event:
+        """Return the accounting event of this release under replace-one adjacency.
+
+        Replacing a row is removing a row and adding another row. So the numbers follow from two
+        add-remove steps.
+
+        Returns
+        -------
+        Event
+            The event itself if it already is a replace-one event.
+
+        Raises
+        ------
+        UnprovenError
+            If no conversion is proven for this kind of event.
         """
         if self.adjacency == "replace-one":
             return self
@@ -112,8 +197,22 @@ class Event(Record, abstract=True):
 
 @dataclass(frozen=True, kw_only=True)
 class PureEvent(Event):
-    """An epsilon-DP mechanism of which nothing else is known.
+    """Accounting event of a release by an epsilon-DP mechanism about which nothing else is known.
 
+    Parameters
+    ----------
+    epsilon : float
+        Pure epsilon under ``adjacency``, finite and at least 0.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+
+    Examples
+    --------
     >>> PureEvent(epsilon=0.5).to_replace_one().epsilon
     1.0
     """
@@ -126,7 +225,7 @@ class PureEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionEvent(PureEvent):
-    """The exponential mechanism (noisy max with Gumbel noise): epsilon-bounded range.
+    """Accounting event of a selection by the exponential mechanism (Gumbel noise).
 
     Its privacy loss lies in an interval of length epsilon (bounded range, Durfee & Rogers 2019). So
     it is epsilon-DP. It is also (epsilon^2 / 8)-zCDP, which is better than for an arbitrary
@@ -135,7 +234,19 @@ class SelectionEvent(PureEvent):
     Parameters
     ----------
     epsilon : float
-        At least 0. For Gumbel noise, 2 * sensitivity / scale.
+        Finite and at least 0. For Gumbel noise, 2 * sensitivity / scale.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+
+    Examples
+    --------
+    >>> SelectionEvent(epsilon=0.5).to_replace_one().epsilon
+    1.0
     """
 
 
@@ -159,20 +270,37 @@ class _NoiseEvent(Event, abstract=True):
 
 @dataclass(frozen=True, kw_only=True)
 class LaplaceEvent(_NoiseEvent):
-    """Laplace noise on every coordinate of a query of bounded L1 sensitivity.
+    """Accounting event of a release with Laplace noise on every number of its answer.
 
-    With ``discrete=True`` (the default) query and noise are integers and the noise has mass
+    With ``discrete=True`` (the default) the answer and the noise are integers. The noise has mass
     proportional to exp(-abs(x) / scale). The discrete privacy loss counts then, which is *larger*
-    than the continuous privacy loss. With ``discrete=False`` both are real.
+    than the continuous privacy loss. With ``discrete=False`` answer and noise are real numbers.
 
     Parameters
     ----------
     sensitivity : float
-        L1 sensitivity under ``adjacency``: at least 1 if discrete, above 0 otherwise.
+        L1 sensitivity of the answer under ``adjacency``: at least 1 if discrete, above 0 otherwise.
     scale : float
-        Noise scale b, above 0.
+        Noise scale b, above 0, in the unit of the answer.
     discrete : bool, default True
-        Integer-valued query and noise.
+        Whether answer and noise are integers.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> LaplaceEvent(sensitivity=1, scale=2.0).to_replace_one().sensitivity
+    2.0
     """
 
     scale: Positive
@@ -180,22 +308,41 @@ class LaplaceEvent(_NoiseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianEvent(_NoiseEvent):
-    """Gaussian noise on every coordinate of a query of bounded L2 sensitivity.
+    """Accounting event of a release with Gaussian noise on every number of its answer.
 
-    With ``discrete=True`` (the default) query and noise are integers, with mass proportional to
-    exp(-x^2 / (2 sigma^2)). The zCDP and RDP bounds of the continuous Gaussian hold for it
-    (Canonne, Kamath & Steinke 2020, Theorem 14). The continuous privacy loss distribution does
-    not hold. The discrete one is composed if the sensitivity is below 2, since the integer shift
-    is known then. With ``discrete=False`` every bound is the bound of continuous noise.
+    With ``discrete=True`` (the default) answer and noise are integers. The noise has mass
+    proportional to exp(-x^2 / (2 sigma^2)). The zCDP and RDP bounds of the continuous Gaussian hold
+    for it (Canonne, Kamath & Steinke 2020, Theorem 14). The continuous privacy loss distribution
+    does not hold. The discrete distribution is composed if the sensitivity is below 2, since the
+    change of the answer is then a known integer. With ``discrete=False`` every bound is the bound
+    of continuous noise.
 
     Parameters
     ----------
     sensitivity : float
-        L2 sensitivity under ``adjacency``: at least 1 if discrete, above 0 otherwise.
+        L2 sensitivity of the answer under ``adjacency``: at least 1 if discrete, above 0 otherwise.
     sigma : float
-        Noise parameter, above 0 (the standard deviation if continuous).
+        Noise parameter, above 0, in the unit of the answer. It is the standard deviation if
+        continuous.
     discrete : bool, default True
-        Integer-valued query and noise.
+        Whether answer and noise are integers.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> GaussianEvent(sensitivity=1, sigma=5.0).to_replace_one().sensitivity
+    2.0
     """
 
     sigma: Positive
@@ -203,7 +350,35 @@ class GaussianEvent(_NoiseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ApproximateEvent(Event):
-    """An (epsilon, delta)-DP mechanism of which nothing else is known."""
+    """Accounting event of a release of which (epsilon, delta)-DP is known and nothing else.
+
+    Use it for releases with a small probability of failure. A `Filter` pays for it only if its
+    ``failure`` covers the delta.
+
+    Parameters
+    ----------
+    epsilon : float
+        Finite and at least 0.
+    delta : float
+        In [0, 1).
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> ApproximateEvent(epsilon=1.0, delta=1e-6).to_replace_one().epsilon
+    2.0
+    """
 
     epsilon: NonNegative
     delta: Delta
@@ -217,12 +392,26 @@ class ApproximateEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ZCDPEvent(Event):
-    """A rho-zCDP mechanism.
+    """Accounting event of a release by a rho-zCDP mechanism of which nothing else is known.
+
+    zCDP is zero-concentrated differential privacy (Bun & Steinke 2016), in which rhos add up.
 
     Parameters
     ----------
     rho : float
-        At least 0.
+        Finite and at least 0.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+
+    Raises
+    ------
+    ParameterError
+        If rho is out of range.
 
     Examples
     --------
@@ -238,7 +427,10 @@ class ZCDPEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RDPEvent(Event):
-    """A mechanism with known bounds on its Rényi divergence at some orders.
+    """Accounting event of a release with known bounds on its Rényi divergence at some orders.
+
+    Use it for a mechanism whose Rényi differential privacy (RDP) is known. A `Filter` does not pay
+    for it, since RDP is not one of its privacy measures. A `Composition` does.
 
     Parameters
     ----------
@@ -246,6 +438,26 @@ class RDPEvent(Event):
         Rényi orders, each above 1, strictly increasing.
     epsilons : sequence of float
         Upper bound on the Rényi divergence at each order, at least 0.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+
+    Raises
+    ------
+    ParameterError
+        If the sequences are empty or differ in length, or the orders are not increasing and above
+        1.
+
+    Examples
+    --------
+    >>> from missdp.accounting import epsilon_of
+    >>> event = RDPEvent(orders=(2.0, 8.0), epsilons=(0.1, 0.4))
+    >>> epsilon_of(event, 1e-6) > 1
+    True
     """
 
     orders: tuple[Positive, ...]
@@ -260,19 +472,42 @@ class RDPEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledGaussianEvent(Event):
-    """Steps of the Poisson-sampled Gaussian mechanism, as in DP-SGD.
+    """Accounting event of a training whose steps add Gaussian noise to sums over sampled rows.
 
-    Each step reads each row independently with probability ``rate``. Add-remove only. The noise is
-    continuous.
+    This is the Poisson-sampled Gaussian mechanism of DP-SGD (Abadi et al. 2016). Each step reads
+    each row independently with probability ``rate``. The noise is continuous. Only add-remove
+    adjacency is supported.
 
     Parameters
     ----------
     rate : float
         Sampling probability, in [0, 1].
     noise_multiplier : float
-        Noise standard deviation divided by the clip norm, above 0.
+        Standard deviation of the noise divided by the clip norm (largest L2 norm of the vector of a
+        row), above 0.
     steps : int
         Number of steps, at least 1.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true.
+
+    Raises
+    ------
+    UnprovenError
+        If the adjacency is not add-remove.
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> from missdp.accounting import epsilon_of
+    >>> event = SampledGaussianEvent(rate=0.01, noise_multiplier=4.0, steps=100)
+    >>> epsilon_of(event, 1e-6) < 0.5
+    True
     """
 
     rate: Probability
@@ -285,8 +520,27 @@ class SampledGaussianEvent(Event):
 
 
 def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    """Return the elementary events of one event or of a sequence of them, in order.
+    """Return the elementary accounting events of one event or of several events.
 
+    A cap of an adaptive sequence (`FilterEvent`) becomes its capacity.
+
+    Parameters
+    ----------
+    events : Event or iterable of Event
+        The events of releases.
+
+    Returns
+    -------
+    tuple of Event
+        In the order of ``events``.
+
+    Raises
+    ------
+    ParameterError
+        If an element is not an `Event`.
+
+    Examples
+    --------
     >>> [event.epsilon for event in flatten([PureEvent(epsilon=1), PureEvent(epsilon=2)])]
     [1.0, 2.0]
     """
@@ -298,7 +552,26 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
 
 
 def convert_adjacency(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return the events as facts under one adjacency, converted from add-remove if necessary."""
+    """Return accounting events as facts under one neighbouring relation.
+
+    Parameters
+    ----------
+    adjacency : {"add-remove", "replace-one"}
+        The relation. Add-remove events are converted for ``"replace-one"``.
+    events : iterable of Event
+        Elementary events.
+
+    Returns
+    -------
+    tuple of Event
+        In the given order.
+
+    Raises
+    ------
+    UnprovenError
+        If a replace-one event is to become an add-remove event, or an event has no replace-one
+        form.
+    """
     if check_adjacency(adjacency) == "replace-one":
         return tuple(event.to_replace_one() for event in events)
     parts = tuple(events)
@@ -315,7 +588,25 @@ def convert_adjacency(adjacency: Adjacency, events: Iterable[Event]) -> tuple[Ev
 
 
 def unit_of(events: Iterable[Event]) -> tuple[str, int]:
-    """Return the unit that all events protect, and the most rows that an event reads of a unit."""
+    """Return the unit of protection of several releases, and the largest number of its rows read.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Accounting events of the releases.
+
+    Returns
+    -------
+    unit : str
+        ``"row"``, or the name of the column that identifies the rows of a unit.
+    rows : int
+        Largest number of rows of one unit that an event reads.
+
+    Raises
+    ------
+    UnprovenError
+        If the events protect different units.
+    """
     units = {event.protected_unit() for event in events}
     if len({unit for unit, _ in units}) > 1:
         named = ", ".join(sorted({repr(unit) for unit, _ in units}))

@@ -39,7 +39,20 @@ _ROUNDING = 1e-15
 
 
 def exact(value: float) -> Fraction:
-    """Return the decimal number that a float displays, so that ten times 0.1 is exactly 1."""
+    """Return the decimal number that a float displays, as an exact fraction.
+
+    So ten times 0.1 is exactly 1.
+
+    Parameters
+    ----------
+    value : float
+        A finite number.
+
+    Returns
+    -------
+    Fraction
+        The number that ``repr`` shows.
+    """
     return Fraction(repr(float(value)))
 
 
@@ -51,7 +64,18 @@ def _ceiling(number: Fraction) -> Fraction:
 
 
 def total(costs: Iterable[Fraction]) -> Fraction:
-    """Return the sum of costs, exact or rounded up by less than 2**-1024 for each of them."""
+    """Return the sum of exact costs, rounded up by less than 2**-1024 for each cost.
+
+    Parameters
+    ----------
+    costs : iterable of Fraction
+        The costs. Their sum is exact unless the denominators become very long.
+
+    Returns
+    -------
+    Fraction
+        At least the exact sum.
+    """
     result = Fraction(0)
     for cost in costs:
         result = _ceiling(result + cost)
@@ -59,10 +83,20 @@ def total(costs: Iterable[Fraction]) -> Fraction:
 
 
 def float_up(number: Fraction, *, read: Callable[[float], Fraction] = exact) -> float:
-    """Return the smallest float whose value, by ``read``, is at least ``number``.
+    """Return the smallest float that is at least an exact number.
 
-    The value is the decimal number that the float displays, or with ``read=Fraction`` the exact
-    binary number. The result is infinite if there is no such float.
+    Parameters
+    ----------
+    number : Fraction
+        The number.
+    read : callable, default exact
+        Function from a float to its value. The value is the decimal number that the float displays,
+        or with ``read=Fraction`` the exact binary number.
+
+    Returns
+    -------
+    float
+        Infinite if there is no such float.
     """
     near = _float(number)
     while near < math.inf and read(near) < number:
@@ -71,7 +105,18 @@ def float_up(number: Fraction, *, read: Callable[[float], Fraction] = exact) -> 
 
 
 def float_down(number: Fraction) -> float:
-    """Return a float whose decimal form is at most ``number``."""
+    """Return a float whose decimal form is at most an exact number.
+
+    Parameters
+    ----------
+    number : Fraction
+        The number.
+
+    Returns
+    -------
+    float
+        The nearest such float, or a slightly smaller float.
+    """
     near = min(_float(number), sys.float_info.max)
     while exact(near) > number:
         near = math.nextafter(near, -math.inf)
@@ -86,21 +131,21 @@ def _float(number: Fraction) -> float:
 
 
 def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
-    """Return the smallest Laplace scale for which ``count`` releases cost at most epsilon together.
+    """Return the smallest Laplace scale for which some releases cost at most epsilon together.
 
     Parameters
     ----------
     sensitivity : float
-        In L1 norm, above 0.
+        Sensitivity of each release in L1 norm, above 0.
     epsilon : float
-        Above 0.
+        Pure epsilon of all releases together, above 0.
     count : int, default 1
-        Number of releases.
+        Number of releases, at least 1.
 
     Returns
     -------
     float
-        The scale, rounded up. Infinite if there is no such scale.
+        The scale in the unit of the sensitivity, rounded up. Infinite if there is no such scale.
 
     Raises
     ------
@@ -119,16 +164,49 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
 
 
 def integer_shift(sensitivity: float) -> int:
-    """Return the largest whole number up to ``sensitivity``, forgiving rounding from below."""
+    """Return the largest change of an integer that a sensitivity permits.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Largest change of the integer. A value that is below a whole number by at most 1e-9 counts
+        as this number.
+
+    Returns
+    -------
+    int
+        The sensitivity, rounded down.
+    """
     return math.floor(sensitivity + 1e-9)
 
 
 def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return the (epsilon, delta) of an add-remove guarantee when one row is replaced.
+    """Return the epsilon and delta of an add-remove guarantee when one row is replaced.
 
-    Two steps of add-remove: P <= e^eps (e^eps R + delta) + delta, that is
-    (2 epsilon, (1 + e^epsilon) delta). Delta is capped at 1.
+    Replacing a row is removing a row and adding another row. Two steps give P <= e^eps (e^eps R +
+    delta) + delta, which is (2 epsilon, (1 + e^epsilon) delta)-DP.
 
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon under add-remove adjacency, at least 0, possibly infinite.
+    delta : float
+        Delta under add-remove adjacency, at least 0.
+
+    Returns
+    -------
+    epsilon : float
+        Epsilon under replace-one adjacency.
+    delta : float
+        Delta under replace-one adjacency, rounded up and at most 1.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> replace_one_of(1.0, 0.0)
     (2.0, 0.0)
     """
@@ -141,7 +219,22 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def add_remove_share(epsilon: float, delta: float) -> float:
-    """Return the add-remove delta that gives ``delta`` by `replace_one_of`, rounded down."""
+    """Return the add-remove delta from which a replace-one delta follows.
+
+    The conversion is `replace_one_of`.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon under add-remove adjacency, at least 0.
+    delta : float
+        Delta under replace-one adjacency.
+
+    Returns
+    -------
+    float
+        Delta under add-remove adjacency, rounded down.
+    """
     return delta * math.exp(-epsilon) / ((1 + math.exp(-epsilon)) * _OUTWARD)
 
 
@@ -173,14 +266,41 @@ def boundary(
 
 
 def overhead(orders: Floats | float, delta: float) -> Floats:
-    """Return the term that the conversion adds to the divergence of each order, rounded up."""
+    """Return the number that the conversion of Rényi divergences to epsilon adds at each order.
+
+    Parameters
+    ----------
+    orders : ndarray or float
+        Rényi orders above 1.
+    delta : float
+        Above 0 and below 1.
+
+    Returns
+    -------
+    ndarray
+        One number for each order, rounded up.
+    """
     a = np.asarray(orders, dtype=np.float64)
     gain, loss = np.log1p(-1 / a), (math.log(delta) + np.log(a)) / (a - 1)
     return np.asarray(gain - loss + _ROUNDING * (np.abs(gain) + np.abs(loss)))
 
 
 def epsilon_from_rho(rho: float, delta: float) -> float:
-    """Return the smallest epsilon over all real orders above 1 for a rho-zCDP mechanism."""
+    """Return the smallest epsilon at a delta that zCDP with a given rho implies.
+
+    Parameters
+    ----------
+    rho : float
+        The parameter of zero-concentrated DP, at least 0.
+    delta : float
+        Below 1.
+
+    Returns
+    -------
+    float
+        The smallest over all real Rényi orders above 1, rounded up. Infinite if delta is 0 and rho
+        is not.
+    """
     if rho == 0:
         return 0.0
     if delta <= 0:
@@ -192,12 +312,25 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP.
 
+    zCDP is zero-concentrated differential privacy (Bun & Steinke 2016). The conversion is
+    Proposition 12 of Canonne, Kamath and Steinke (2020).
+
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Finite and above 0.
     delta : float
         In (0, 1).
+
+    Returns
+    -------
+    float
+        The rho, at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
 
     Examples
     --------
@@ -212,7 +345,20 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def minimum_over_orders(objective: Callable[[float], float]) -> tuple[float, float]:
-    """Minimise over the order by a coarse grid and a search. A poor minimum is a valid bound."""
+    """Return the minimum of a function over Rényi orders, by a coarse grid and a search.
+
+    Parameters
+    ----------
+    objective : callable
+        Function of an order above 1.
+
+    Returns
+    -------
+    order : float
+        The order at the minimum.
+    value : float
+        The value of the function. A value above the true minimum is a valid bound, too.
+    """
     from scipy.optimize import minimize_scalar
 
     grid = np.linspace(-12.0, 18.0, 121)
@@ -233,7 +379,18 @@ def minimum_over_orders(objective: Callable[[float], float]) -> tuple[float, flo
 
 
 def gdp_mu(squared: Fraction) -> float:
-    """Return the mu of a square, rounded up. The square of a float gives the float itself."""
+    """Return the mu of Gaussian DP whose square is given, rounded up.
+
+    Parameters
+    ----------
+    squared : Fraction
+        The square of mu.
+
+    Returns
+    -------
+    float
+        The mu. The square of a float gives the float itself.
+    """
     if squared <= 0:
         return 0.0
     # Near 1, where a square root neither overflows nor vanishes.
@@ -250,7 +407,20 @@ def gdp_mu(squared: Fraction) -> float:
 
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
-    """Return the delta of a mu-GDP mechanism at ``epsilon``, rounded up."""
+    """Return the delta at an epsilon that Gaussian DP with a given mu implies.
+
+    Parameters
+    ----------
+    mu : float
+        The parameter of Gaussian DP, at least 0.
+    epsilon : float
+        At least 0.
+
+    Returns
+    -------
+    float
+        From 0 to 1, rounded up.
+    """
     from scipy.special import log_ndtr
 
     if mu == 0:
@@ -266,7 +436,20 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def epsilon_from_mu(mu: float, delta: float) -> float:
-    """Return an epsilon, at most a relative 1e-12 too large, at which mu-GDP has this delta."""
+    """Return the epsilon at a delta that Gaussian DP with a given mu implies.
+
+    Parameters
+    ----------
+    mu : float
+        The parameter of Gaussian DP, at least 0.
+    delta : float
+        Below 1.
+
+    Returns
+    -------
+    float
+        At most a relative 1e-12 too large, and never too small. Infinite if no epsilon is proven.
+    """
     if mu == 0 or delta_from_mu(mu, 0.0) <= delta:
         return 0.0
     upper = mu * mu / 2 + mu * 40
@@ -277,7 +460,20 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def mu_of_cost(epsilon: float, delta: float) -> float:
-    """Return the largest mu, but for a relative 1e-12, that implies (epsilon, delta)-DP."""
+    """Return the largest mu for which Gaussian DP implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        At most a relative 1e-12 too small, and never too large.
+    """
 
     def too_much(mu: float) -> bool:
         return not delta_from_mu(mu, epsilon) <= delta

@@ -45,7 +45,18 @@ from missdp.validation import Delta
 
 
 def without_failure(event: Event) -> Event:
-    """Return an event without its delta: its bound if it does not fail."""
+    """Return an accounting event without its delta: the bound if the release does not fail.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    Event
+        A `PureEvent` for an `ApproximateEvent`, and all other events unchanged.
+    """
     if not isinstance(event, ApproximateEvent):
         return event
     return PureEvent(epsilon=event.epsilon, required=event.required, adjacency=event.adjacency)
@@ -69,23 +80,42 @@ def _log(log: Any, check: Callable[[Any], tuple[Event, ...]]) -> tuple[Event, ..
 
 @dataclass(frozen=True, kw_only=True)
 class FilterEvent(Event):
-    """An adaptive sequence of releases. Its cost is its cap for every sequence of releases.
+    """Accounting event of releases that are chosen one after the other, up to a fixed cap.
+
+    The cost of the event is the cap, for every sequence of releases. `Filter.filter` makes it from
+    a budget.
 
     Parameters
     ----------
     capacity : PureEvent, ZCDPEvent or continuous GaussianEvent
         The cap, chosen before the first release. All bounds are computed from the cap alone.
-    log : sequence of Event
-        The releases that were made. This outcome is recorded, and no bound follows from it.
+    log : sequence of Event, default ()
+        The accounting events of the releases that were made. They are recorded, and no bound
+        follows from them.
     failure : float, default 0.0
-        In [0, 1). Upper bound on the sum of the deltas of the releases, in addition to the cap.
-    label, required, adjacency
-        As for every `Event`. The adjacency equals the adjacency of the capacity.
+        In [0, 1). Upper bound on the sum of the deltas of the releases (`ApproximateEvent`), in
+        addition to the cap.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Names of attributes that a row must have observed (not missing) to be read. None and the
+        empty set: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true. It equals the
+        adjacency of the capacity.
 
     Raises
     ------
     ParameterError
-        If the log costs more than the capacity, or its deltas add up to more than the failure.
+        If the capacity is of another type or has another adjacency. If the log costs more than the
+        capacity, or its deltas add up to more than the failure.
+
+    Examples
+    --------
+    >>> from missdp.accounting import PureEvent, epsilon_of
+    >>> event = FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.2)])
+    >>> epsilon_of(event, 0.0)
+    1.0
     """
 
     capacity: Event
@@ -118,7 +148,13 @@ class FilterEvent(Event):
 
     @property
     def cost(self) -> Cost:
-        """The capacity, as a cost."""
+        """Return the fixed cap of the sequence of releases as an amount in its privacy measure.
+
+        Returns
+        -------
+        Cost
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP.
+        """
         cap = self.capacity
         if type(cap) is PureEvent:
             return Cost(privacy_measure="pure", amount=cap.epsilon)
@@ -131,11 +167,35 @@ class FilterEvent(Event):
         )
 
     def protected_unit(self) -> tuple[str, int]:
-        """Return the unit of the releases in the log. The capacity covers a complete unit."""
+        """Return the unit of protection of the logged releases, and 1 as its number of rows.
+
+        A unit is a single row, or all rows with one value in an identifying column. The cap is the
+        cost for a complete unit.
+
+        Returns
+        -------
+        unit : str
+            ``"row"``, or the name of the identifying column.
+        rows : int
+            1.
+
+        Raises
+        ------
+        UnprovenError
+            If the logged releases protect different units.
+        """
         return unit_of(self.log)[0], 1
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the capacity. All bounds are computed from it."""
+        """Return the cap of the sequence of releases as elementary accounting events.
+
+        All bounds are computed from these events, and not from the log.
+
+        Returns
+        -------
+        tuple of Event
+            The capacity. If ``failure`` is above 0, an `ApproximateEvent` with this delta follows.
+        """
         label, required = self.capacity.label or self.label, self.required or None
         cap = replace(self.capacity, label=label, required=required)
         if not self.failure:
@@ -149,11 +209,23 @@ class FilterEvent(Event):
 
 
 def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    """Return every single release among ``events``, including the logs of filters.
+    """Return the accounting event of every single release, also of logged releases of filters.
 
-    The sum of their costs is no bound, as `FilterEvent` explains. Bounds are computed from
-    `flatten`.
+    The sum of their costs is no bound, since it depends on released answers. Bounds are computed
+    from `flatten`.
 
+    Parameters
+    ----------
+    events : Event or iterable of Event
+        Events of releases. A `FilterEvent` is replaced by the events in its log.
+
+    Returns
+    -------
+    tuple of Event
+        In the order of the releases.
+
+    Examples
+    --------
     >>> inner = FilterEvent(capacity=PureEvent(epsilon=0.5), log=[PureEvent(epsilon=0.2)])
     >>> outer = FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.1), inner])
     >>> [event.epsilon for event in releases(outer)]

@@ -36,28 +36,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Guarantee(Record):
-    """An (epsilon, delta) guarantee with its conditions and the events that prove it.
+    """A privacy guarantee (epsilon, delta) with its conditions and the events that prove it.
 
-    Prefer `from_events` or `Filter.spent`, which compute the numbers. Stated numbers are checked
-    against the events, here and whenever a guarantee is read from a file. They may be larger than
-    the proven numbers, never smaller.
+    Prefer `Guarantee.from_events` or `Filter.spent`, which compute the numbers. Stated numbers are
+    checked against the events, here and whenever a guarantee is read from a file. They may be
+    larger than the proven numbers, never smaller. Conditions are assumptions, which are stated and
+    not checked.
 
     Parameters
     ----------
     epsilon : float
         At least 0 and finite.
-    delta : float
+    delta : float, default 0.0
         In [0, 1). It is 0 only if every event is pure DP.
-    adjacency : {"add-remove", "replace-one"}
-        The neighbouring relation.
-    protects : {"incomplete", "ground-truth"}
-        The incomplete table of the curator, or the table before values went missing. The second
-        choice needs a condition that rows lose values independently of each other.
-    conditions : iterable of Condition
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation: one row is added or removed, or one row is replaced.
+    protects : {"incomplete", "ground-truth"}, default "incomplete"
+        The protected table: the incomplete table of the curator, or the table before values went
+        missing. The second choice needs a condition that rows lose values independently of each
+        other.
+    conditions : iterable of Condition, default ()
         Conditions of the guarantee. They are sorted, and duplicates are dropped.
-    events : iterable of Event
-        The accounted events, from which anyone can recompute epsilon at another delta. By default
-        one event is made from epsilon and delta, which states these two numbers and nothing else.
+    events : iterable of Event, default ()
+        Accounting events of all releases, from which anyone can recompute epsilon at another delta.
+        By default one event is made from epsilon and delta, which states these two numbers only.
 
     Raises
     ------
@@ -72,8 +74,8 @@ class Guarantee(Record):
     Notes
     -----
     Epsilon can be computed again from the events, also at another delta. An adaptive sequence
-    enters by its cap, which `FilterEvent` carries. An epsilon smaller than composition proves
-    needs a single event with a separate proof (`Event.epsilon_bound`), such as the events of
+    enters by its cap, which `FilterEvent` carries. An epsilon smaller than composition proves needs
+    a single event with a separate proof (`Event.epsilon_bound`), such as the events of
     `missdp.ground_truth`.
 
     Examples
@@ -112,12 +114,24 @@ class Guarantee(Record):
 
     @property
     def unit(self) -> str:
-        """The unit of protection: ``"row"``, or the column that identifies the rows of a unit."""
+        """Return the unit of protection: a single row, or all rows of one person or other entity.
+
+        Returns
+        -------
+        str
+            ``"row"``, or the public name of the column that identifies the rows of a unit.
+        """
         return unit_of(self.events)[0]
 
     @property
     def max_rows(self) -> int:
-        """Largest number of rows of a unit that were read."""
+        """Return the largest number of rows of one unit of protection that the releases read.
+
+        Returns
+        -------
+        int
+            1 if the unit of protection is a row.
+        """
         return unit_of(self.events)[1]
 
     def _check_conditions(self) -> None:
@@ -167,27 +181,38 @@ class Guarantee(Record):
         adjacency: Adjacency = "add-remove",
         conditions: Iterable[Condition] = (),
     ) -> Self:
-        """Return the guarantee for the incomplete table, with the smallest epsilon that is proven.
+        """Return the guarantee of some releases, with the smallest epsilon that their events prove.
+
+        The guarantee holds for the incomplete table that the curator has.
 
         Parameters
         ----------
         events : Event or iterable of Event
-            Releases whose privacy parameters were fixed in advance.
+            Accounting events of releases whose privacy parameters were fixed in advance.
         delta : float, default 0.0
-            Must be above 0 unless every event is pure DP.
+            In [0, 1). Above 0 unless every event is pure DP.
         adjacency : {"add-remove", "replace-one"}, default "add-remove"
-            Add-remove events are converted if it is replace-one.
-        conditions : iterable of Condition
+            The neighbouring relation. Add-remove events are converted if it is ``"replace-one"``.
+        conditions : iterable of Condition, default ()
             Conditions of the guarantee.
 
         Returns
         -------
         Guarantee
+            The guarantee of all releases together.
 
         Raises
         ------
         UnprovenError
-            If no finite epsilon is proven at this delta.
+            If no finite epsilon is proven at this delta, or the events protect different units.
+        ParameterError
+            If delta is out of range, or an element is not an `Event`.
+
+        Examples
+        --------
+        >>> from missdp.accounting import PureEvent
+        >>> Guarantee.from_events([PureEvent(epsilon=0.5), PureEvent(epsilon=0.25)]).epsilon
+        0.75
         """
         parts = (events,) if isinstance(events, Event) else tuple(events)
         epsilon = proven_epsilon(parts, delta, adjacency)
@@ -196,10 +221,25 @@ class Guarantee(Record):
         return cls(epsilon, delta, adjacency, "incomplete", tuple(conditions), parts)
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the smallest epsilon that the events prove at ``delta``, possibly infinite.
+        """Return the smallest epsilon that this guarantee proves at another delta.
 
-        At a delta up to the stated delta, the result is at least the stated epsilon. At a larger
-        delta, it is at most the stated epsilon.
+        Parameters
+        ----------
+        delta : float
+            In [0, 1).
+
+        Returns
+        -------
+        float
+            Infinite if nothing is proven at this delta. It is at least the stated epsilon at a
+            smaller delta, and at most the stated epsilon at a larger delta.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound covers the events at a smaller delta.
+        ParameterError
+            If delta is out of range.
         """
         delta = check_delta("delta", delta)
         if delta == self.delta or not self.events:
@@ -213,19 +253,36 @@ class Guarantee(Record):
         return max(epsilon, self.epsilon) if delta <= self.delta else min(epsilon, self.epsilon)
 
     def compose(self, *others: Guarantee) -> Guarantee:
-        """Return the joint guarantee of several releases. Deltas add up, and conditions unite.
+        """Return the joint guarantee of this release and other releases of one table.
 
-        Epsilon is the smallest that all events together prove at the sum of the deltas. The number
-        of releases and their sizes must not depend on their answers. If they may, charge all
-        releases to one `Filter`, whose cap is then the guarantee.
+        Epsilon is the smallest that all events together prove at the sum of the deltas. The
+        conditions of all guarantees are united. The number of releases and their sizes must not
+        depend on their answers. If they may, charge all releases to one `Filter`, whose total is
+        then the guarantee.
+
+        Parameters
+        ----------
+        *others : Guarantee
+            Guarantees for the incomplete table, under the adjacency of this guarantee.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee of all releases together.
 
         Raises
         ------
         UnprovenError
             If the guarantees differ in adjacency or unit, or if one is for the ground truth. All
-            releases see one draw of the missing cells, so amplified epsilons must not be added.
-            Two releases with epsilon 1 that read a row with probability 1/2 cost 0.62 each, and
-            1.43 together. `missdp.ground_truth.joint` amplifies several releases together.
+            releases see one draw of the missing cells, so amplified epsilons must not be added. Two
+            releases with epsilon 1 that read a row with probability 1/2 cost 0.62 each, and 1.43
+            together. `missdp.ground_truth.joint` amplifies several releases together. Also if the
+            deltas add up to 1 or more.
+
+        Examples
+        --------
+        >>> Guarantee(1.0).compose(Guarantee(0.5)).epsilon
+        1.5
         """
         parts = (self, *others)
         if {(part.adjacency, part.protects) for part in parts} != {(self.adjacency, "incomplete")}:
@@ -244,10 +301,23 @@ class Guarantee(Record):
         )
 
     def to_replace_one(self) -> Guarantee:
-        """Return the guarantee when one row is replaced: (2 epsilon, (1 + e^epsilon) delta).
+        """Return this guarantee for neighbouring tables that differ by one replaced row.
 
-        The events remain facts under add-remove.
+        An add-remove guarantee (epsilon, delta) becomes (2 epsilon, (1 + e^epsilon) delta). The
+        events remain facts under add-remove.
 
+        Returns
+        -------
+        Guarantee
+            The guarantee itself if it already holds under replace-one adjacency.
+
+        Raises
+        ------
+        UnprovenError
+            If delta reaches 1, so that nothing is guaranteed.
+
+        Examples
+        --------
         >>> Guarantee(1.0).to_replace_one().epsilon
         2.0
         """
@@ -259,15 +329,41 @@ class Guarantee(Record):
         return replace(self, epsilon=epsilon, delta=delta, adjacency="replace-one")
 
     def with_conditions(self, *conditions: Condition) -> Guarantee:
-        """Return the guarantee with these conditions in addition."""
+        """Return this guarantee with additional conditions.
+
+        Parameters
+        ----------
+        *conditions : Condition
+            Assumptions on which the guarantee also rests. They are stated and not checked.
+
+        Returns
+        -------
+        Guarantee
+            A guarantee with equal numbers and events.
+
+        Raises
+        ------
+        ParameterError
+            If an argument is not a `Condition`.
+        UnprovenError
+            If the guarantee is for the ground truth, and a condition may fail for other draws of
+            the missing cells.
+        """
         result = copy(self)  # the proof of its numbers by its events remains valid
         object.__setattr__(result, "conditions", _tidy((*self.conditions, *conditions)))
         result._check_conditions()
         return result
 
     def in_words(self) -> str:
-        """Return the guarantee as plain sentences, every condition included.
+        """Return this guarantee as plain sentences, with all of its conditions.
 
+        Returns
+        -------
+        str
+            Several lines of at most 92 characters. Public.
+
+        Examples
+        --------
         >>> from missdp.accounting import ExplicitSeed, Guarantee
         >>> print(Guarantee(1.0, conditions=[ExplicitSeed()]).in_words())
         The release is 1-differentially private (pure) under add-remove adjacency.
@@ -284,24 +380,30 @@ class Guarantee(Record):
         return in_words(self)
 
     def explain(self, *, prior: float = 0.5, chance: float = 1e-3) -> Risk:
-        """Return the largest change of the odds on a person's row that the release can cause.
+        """Return bounds on an observer's odds, after the release, that a row is in the table.
 
         Parameters
         ----------
         prior : float, default 0.5
-            Probability, before the release, that the row is in the table. The curator chooses it.
+            Probability, before the release, that the row is in the table. Between 0 and 1, both
+            excluded. The curator chooses it.
         chance : float, default 0.001
-            Probability of an exception, for a delta above 0. It must be larger than delta if only
-            epsilon and delta are known. At delta 0 there are no exceptions.
+            Probability of a larger change, for a delta above 0. Between 0 and 1, both excluded. It
+            must be larger than delta if only epsilon and delta are known. At delta 0 no larger
+            change is possible.
 
         Returns
         -------
         Risk
+            Bounds on the odds and on the probability after the release (`missdp.words.Risk`).
+            Public.
 
         Raises
         ------
         ParameterError
             If ``prior`` or ``chance`` is out of range.
+        UnprovenError
+            If no bound is proven that holds except with probability ``chance``.
 
         Examples
         --------

@@ -104,7 +104,11 @@ from missdp.errors import (
 )
 
 PrivacyMeasure = Literal["pure", "zcdp", "gdp"]
-"""The privacy measure of an amount: pure DP, zCDP or Gaussian DP."""
+"""Privacy definition in which costs add up.
+
+``"pure"``: epsilons of pure DP. ``"zcdp"``: rhos of zero-concentrated DP. ``"gdp"``: squares of the
+mu of Gaussian DP.
+"""
 
 MAX_GDP = 6.0
 """Largest cost of a count of rows in Gaussian DP (mu squared). Less noise has no bound."""
@@ -117,12 +121,38 @@ _INWARD = 1 - Fraction(1, 2**45)
 
 
 def unproven_error(bound: str, event: Event) -> UnprovenError:
-    """Return the error for an event that has no proven bound of this kind."""
+    """Return the error for an accounting event that has no proven bound of some kind.
+
+    Parameters
+    ----------
+    bound : str
+        Name of the kind of bound, for the message.
+    event : Event
+        The event.
+
+    Returns
+    -------
+    UnprovenError
+        The error, to be raised.
+    """
     return UnprovenError(f"no {bound} bound is proven for {type(event).__name__}")
 
 
 def has_bound(cost: Callable[..., object], event: Event) -> bool:
-    """Return whether a cost function, such as `pure_cost`, has a bound for an event."""
+    """Return whether a cost function has a proven bound for an accounting event.
+
+    Parameters
+    ----------
+    cost : callable
+        The function, such as `pure_cost`.
+    event : Event
+        The event.
+
+    Returns
+    -------
+    bool
+        False if the function raises `UnprovenError`.
+    """
     try:
         cost(event)
     except UnprovenError:
@@ -131,27 +161,97 @@ def has_bound(cost: Callable[..., object], event: Event) -> bool:
 
 
 def is_pure(event: Event) -> bool:
-    """Return whether an event is pure DP: it has an epsilon, and its delta is 0."""
+    """Return whether a release is pure DP by its accounting event.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    bool
+        True if the event has an epsilon, and its delta is 0.
+    """
     return has_bound(pure_cost, event) and approximate_delta(event) == 0
 
 
 def approximate_delta(event: Event) -> float:
-    """Return the probability with which the bounds of an event may fail."""
+    """Return the probability with which the bounds of an accounting event may fail.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    float
+        The delta of an `ApproximateEvent`, and 0 for all other events.
+    """
     return event.delta if isinstance(event, ApproximateEvent) else 0.0
 
 
 def pure_epsilon(event: Event) -> float:
-    """Return `pure_cost` as a float, rounded up."""
+    """Return the pure epsilon of an accounting event as a float, rounded up.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    float
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If the event has no pure epsilon.
+    """
     return float_up(pure_cost(event))
 
 
 def zcdp_rho_of(event: Event) -> float:
-    """Return `zcdp_cost` as a float, rounded up."""
+    """Return the zCDP rho of an accounting event as a float, rounded up.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    float
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If no rho is proven for the event.
+    """
     return float_up(zcdp_cost(event))
 
 
 def pure_cost(event: Event) -> Fraction:
-    """Return the exact epsilon of an event. The delta of an `ApproximateEvent` is additional."""
+    """Return the exact pure epsilon of an accounting event.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event. The delta of an `ApproximateEvent` is additional.
+
+    Returns
+    -------
+    Fraction
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If the event has no pure epsilon.
+    """
     match event:
         case PureEvent() | ApproximateEvent():
             return exact(event.epsilon)
@@ -162,7 +262,23 @@ def pure_cost(event: Event) -> Fraction:
 
 
 def zcdp_cost(event: Event) -> Fraction:
-    """Return the rho of an event exactly, under (delta-approximate) zero-concentrated DP."""
+    """Return the exact rho of an accounting event under zero-concentrated DP.
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event. The delta of an `ApproximateEvent` is additional.
+
+    Returns
+    -------
+    Fraction
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If no rho is proven for the event.
+    """
     match event:
         case SelectionEvent():
             return pure_cost(event) ** 2 / 8  # bounded range: Cesar & Rogers 2021
@@ -186,10 +302,25 @@ def zcdp_cost(event: Event) -> Fraction:
 
 
 def gdp_cost(event: Event) -> Fraction:
-    """Return the square of mu with which an event is mu-GDP, rounded up.
+    """Return the square of the mu of an accounting event under Gaussian DP, rounded up.
 
     The delta of an `ApproximateEvent` is additional. With probability delta this event reveals the
     table, and otherwise it is an epsilon-DP mechanism (Kairouz, Oh & Viswanath 2015).
+
+    Parameters
+    ----------
+    event : Event
+        An elementary event.
+
+    Returns
+    -------
+    Fraction
+        At least 0.
+
+    Raises
+    ------
+    UnprovenError
+        If no mu is proven for the event.
     """
     match event:
         case GaussianEvent():
@@ -211,7 +342,18 @@ def gdp_cost(event: Event) -> Fraction:
 
 
 def has_unit_sensitivity(sensitivity: float) -> bool:
-    """Return whether a row of this L2 sensitivity changes at most one whole number, by one."""
+    """Return whether an L2 sensitivity means that a row changes at most one integer, by one.
+
+    Parameters
+    ----------
+    sensitivity : float
+        L2 sensitivity of integers.
+
+    Returns
+    -------
+    bool
+        True if no other change is possible, as for counts of rows.
+    """
     return sensitivity < 2 and integer_shift(sensitivity**2) <= 1
 
 
@@ -238,13 +380,38 @@ def _pure_mu(epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class Measure:
-    """An additive privacy measure: the cost of an event, and the epsilon of a sum of costs."""
+    """Privacy measure in which costs of releases add up: the cost of an event, and its epsilon.
+
+    Parameters
+    ----------
+    cost : callable
+        Function from an elementary accounting event to its exact cost. It raises `UnprovenError` if
+        no bound is proven.
+    epsilon : callable
+        Function from a sum of costs and a delta to the epsilon that they imply.
+    """
 
     cost: Callable[[Event], Fraction]  # raises UnprovenError if no bound is proven
     epsilon: Callable[[Fraction, float], float]
 
     def total(self, events: Iterable[Event]) -> Fraction:
-        """Return the cost of all events together."""
+        """Return the cost of several releases together in this privacy measure.
+
+        Parameters
+        ----------
+        events : iterable of Event
+            Elementary accounting events.
+
+        Returns
+        -------
+        Fraction
+            The sum of the costs.
+
+        Raises
+        ------
+        UnprovenError
+            If an event has no bound in this measure.
+        """
         return total(times * self.cost(event) for event, times in Counter(events).items())
 
 
@@ -258,14 +425,23 @@ MEASURES: dict[PrivacyMeasure, Measure] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """An amount of privacy in one privacy measure: pure epsilon, zCDP rho, or mu squared.
+    """An amount of privacy loss in one privacy measure: pure epsilon, zCDP rho, or squared mu.
+
+    Costs of releases add up in each of these measures. Use a cost to split a budget, and to choose
+    noise (`missdp.session.Noise.from_cost`). zCDP is zero-concentrated DP (Bun & Steinke 2016). Mu
+    is the parameter of Gaussian DP (Dong, Roth & Su 2022).
 
     Parameters
     ----------
     privacy_measure : {"pure", "zcdp", "gdp"}
         The privacy definition in which the amount is counted.
     amount : float
-        Pure epsilon, zCDP rho, or the square of the mu of Gaussian DP. At least 0.
+        Pure epsilon, zCDP rho, or the square of the mu of Gaussian DP. Finite and at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If the measure is unknown, or the amount is out of range.
 
     Examples
     --------
@@ -289,13 +465,14 @@ class Cost:
         privacy_measure : {"pure", "zcdp", "gdp"}
             The measure of the amount.
         epsilon : float
-            At least 0.
+            Finite and at least 0. Above 0 for ``"zcdp"``.
         delta : float
-            In [0, 1). Above 0 unless the measure is "pure".
+            In [0, 1). Above 0 unless the measure is ``"pure"``, which ignores it.
 
         Returns
         -------
         Cost
+            The amount in the requested measure, rounded down.
 
         Raises
         ------
@@ -320,13 +497,42 @@ class Cost:
         return cost
 
     def epsilon(self, delta: float) -> float:
-        """Return the epsilon of this amount at ``delta``, infinite if none is proven."""
+        """Return the epsilon that this amount of privacy loss implies at a delta.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1). A cost in pure epsilon ignores it.
+
+        Returns
+        -------
+        float
+            At least 0, rounded up. Infinite at delta 0 unless the cost is pure epsilon or 0.
+
+        Raises
+        ------
+        ParameterError
+            If delta is out of range.
+        """
         if self.privacy_measure != "pure":
             delta = check_delta("delta", delta)
         return MEASURES[self.privacy_measure].epsilon(exact(self.amount), delta)
 
     def event(self, *, label: str = "", adjacency: Adjacency = "add-remove") -> Event:
-        """Return the event of a mechanism that costs exactly this amount."""
+        """Return the accounting event of a release that costs exactly this amount.
+
+        Parameters
+        ----------
+        label : str, default ""
+            Public name of the release in reports.
+        adjacency : {"add-remove", "replace-one"}, default "add-remove"
+            The neighbouring relation under which the release costs this amount.
+
+        Returns
+        -------
+        Event
+            A `PureEvent`, a `ZCDPEvent`, or a continuous `GaussianEvent` with sigma 1.
+        """
         facts: dict[str, Any] = {"label": label, "adjacency": adjacency}
         if self.privacy_measure == "pure":
             return PureEvent(epsilon=self.amount, **facts)
@@ -337,11 +543,29 @@ class Cost:
 
     @classmethod
     def for_counts(cls, epsilon: float, delta: float) -> Cost:
-        """Return the cost of (epsilon, delta) in the best measure for counts and selections.
+        """Return the cost of (epsilon, delta) in the privacy measure that is best for counts.
 
         Gaussian DP has a tight conversion for Gaussian noise, which gives 10 to 18 % more than the
         conversion of zCDP. Selections cost 1.57 times as much in Gaussian DP. The measure is zCDP
-        if the noise of a count is too small for a bound in Gaussian DP. It is pure at delta 0.
+        if the noise of a count is too small for a bound in Gaussian DP. It is pure epsilon at delta
+        0.
+
+        Parameters
+        ----------
+        epsilon : float
+            Finite and at least 0.
+        delta : float
+            In [0, 1).
+
+        Returns
+        -------
+        Cost
+            The largest amount of the chosen measure that implies (epsilon, delta)-DP.
+
+        Raises
+        ------
+        ParameterError
+            If a number is out of range.
         """
         if delta == 0:
             return cls.from_epsilon("pure", epsilon, delta)
@@ -349,7 +573,25 @@ class Cost:
         return cost if cost.amount <= MAX_GDP else cls.from_epsilon("zcdp", epsilon, delta)
 
     def price(self, event: Event) -> Fraction:
-        """Return the cost of an elementary event in the measure of this cost, rounded up."""
+        """Return the cost of one release in the privacy measure of this cost.
+
+        Parameters
+        ----------
+        event : Event
+            An elementary accounting event (`flatten`) without a delta of its own.
+
+        Returns
+        -------
+        Fraction
+            Pure epsilon, zCDP rho, or squared mu, rounded up. The amount of this cost does not
+            matter.
+
+        Raises
+        ------
+        UnprovenError
+            If the event has no bound in this measure, or is an `ApproximateEvent` with a delta
+            above 0.
+        """
         refused = UnprovenError(
             f"{type(event).__name__} has no bound in the measure {self.privacy_measure!r}; "
             "choose another measure, or fix all releases in advance in a Composition"
@@ -360,7 +602,18 @@ class Cost:
             return MEASURES[self.privacy_measure].cost(event)
 
     def per_row(self, rows: int) -> Cost:
-        """Return the cost of one row if ``rows`` rows together cost this, rounded down."""
+        """Return the cost that each row may have so that several rows together cost this amount.
+
+        Parameters
+        ----------
+        rows : int
+            Largest number of rows that belong together, at least 1.
+
+        Returns
+        -------
+        Cost
+            Rounded down. Pure epsilon is divided by ``rows``, and rho and squared mu by its square.
+        """
         if rows == 1:
             return self
         parts = rows if self.privacy_measure == "pure" else rows**2

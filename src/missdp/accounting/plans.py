@@ -23,10 +23,10 @@ from missdp.errors import BudgetExceededError, UnprovenError, check_delta, check
 class Composition(Budget):
     """A privacy budget for releases that were all fixed before the first of them.
 
-    The plan holds every event. It is proven once, as a whole, by the best bound of any kind
-    (`proven_epsilon`). `charge` then marks its events as charged. It raises an error for an event
-    that is not in the plan or was charged before, so nothing can be chosen later. The guarantee is
-    the guarantee of the plan, even if a planned release is omitted.
+    Use it if noise and number of all releases are known in advance. The total may then be smaller
+    than with a `Filter`, since all events are composed by the best bound of any kind
+    (`proven_epsilon`). `charge` raises an error for an event that is not in the plan or was charged
+    before. The guarantee covers the complete plan, even if a planned release is omitted.
 
     Like a `Filter`, a composition is one object, can be neither pickled nor forked, and is
     thread-safe. Its parts may be used in any order, and at the same time. A filter bounds every
@@ -35,21 +35,24 @@ class Composition(Budget):
     Parameters
     ----------
     plan : iterable of Event
-        All events. A part that is chosen along the way is one event, its cap (`Filter.filter`).
-        Labels of events do not matter when they are charged.
+        The accounting events of all releases. A part that is chosen along the way is one event, its
+        cap (`Filter.filter`). Labels of events do not matter when they are charged.
     epsilon : float, optional
-        The epsilon that the guarantee states. By default the smallest that is proven.
+        The epsilon that the guarantee states. By default the smallest proven epsilon.
     delta : float, default 0.0
         In [0, 1). Above 0 if an event is not pure DP.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
-        The relation the guarantee holds for. Add-remove events are converted.
+        The neighbouring relation for which the guarantee holds. Add-remove events are converted for
+        ``"replace-one"``.
 
     Raises
     ------
     BudgetExceededError
         If the plan costs more than ``epsilon``.
     UnprovenError
-        If nothing is proven for the plan at this delta.
+        If nothing is proven for the plan at this delta, or its events protect different units.
+    ParameterError
+        If a number is out of range.
 
     Examples
     --------
@@ -98,7 +101,13 @@ class Composition(Budget):
 
     @property
     def plan(self) -> tuple[Event, ...]:
-        """All events, whether they were charged or not."""
+        """Return the accounting events of all planned releases, whether they were charged or not.
+
+        Returns
+        -------
+        tuple of Event
+            In the order in which the plan was given.
+        """
         return self._plan
 
     def _stated(self, conditions: tuple[Condition, ...]) -> Guarantee:
@@ -106,7 +115,23 @@ class Composition(Budget):
         return Guarantee(*facts, "incomplete", (*conditions, FixedSchedule()), self._plan)
 
     def can_afford(self, *events: Event) -> bool:
-        """Return whether `charge` would accept these events now. It records nothing."""
+        """Return whether some releases are planned and were not charged yet. Nothing is charged.
+
+        Parameters
+        ----------
+        *events : Event
+            The accounting events of the releases. Their labels do not matter.
+
+        Returns
+        -------
+        bool
+            True if `charge` would accept all events together.
+
+        Raises
+        ------
+        BudgetExceededError
+            If this process is a fork of the process that made the budget.
+        """
         self.check_process()
         with self._lock:
             return Counter(map(_bare, events)) <= self._open

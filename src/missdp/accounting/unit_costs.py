@@ -30,25 +30,42 @@ from missdp.validation import CountFrom1
 
 @dataclass(frozen=True, kw_only=True)
 class UnitEvent(FilterEvent):
-    """An adaptive sequence of releases that reads at most so many rows of each unit.
+    """Accounting event of releases that protect all rows of one person or other unit.
+
+    The releases are chosen one after the other, up to a fixed cap. They read at most a fixed number
+    of rows of each unit. The choice of these rows must depend on the rows of this unit only, which
+    is not checked here.
 
     Parameters
     ----------
     unit : str
-        Name of the column that says which rows belong together.
+        Name of the column that identifies the rows of a unit.
     rows : int
         Largest number of rows of a unit that are read, at least 1. It is 1 if the capacity is the
         cost for a complete unit.
     counts_as : {"rows", "one"}, default "rows"
-        Whether each row counts as one, or all rows of a unit together.
-    capacity, log
-        As for a `FilterEvent`, for one row that counts as one. Bounds are computed from the
-        resulting capacity for a unit.
+        Whether each row of a unit counts as one, or all rows of a unit together.
+    capacity : PureEvent, ZCDPEvent or continuous GaussianEvent
+        The cap for one row that counts as one, chosen before the first release. All bounds are
+        computed from the resulting cap for a unit.
+    log : sequence of Event, default ()
+        The accounting events of the releases that were made, for one row.
+    failure : float, default 0.0
+        Must be 0, since nothing is proven of failures for units of several rows.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Must be None or empty: every row is read.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation under which the numbers of this event are true. It equals the
+        adjacency of the capacity.
 
     Raises
     ------
     UnprovenError
-        If nothing is proven for several rows with this capacity.
+        If nothing is proven for several rows with these facts.
+    ParameterError
+        If ``unit`` is empty or ``"row"``, or the log costs more than the capacity.
 
     Examples
     --------
@@ -64,7 +81,13 @@ class UnitEvent(FilterEvent):
 
     @property
     def bound(self) -> int:
-        """Largest joint count of all rows of a unit."""
+        """Return the largest number that all rows of one unit of protection count together.
+
+        Returns
+        -------
+        int
+            ``rows``, or 1 if all rows of a unit count as one together.
+        """
         return self.rows if self.counts_as == "rows" else 1
 
     def __post_init__(self) -> None:
@@ -76,11 +99,33 @@ class UnitEvent(FilterEvent):
         self.flatten()  # raises now if nothing is proven
 
     def protected_unit(self) -> tuple[str, int]:
-        """Return the unit, and the largest number of its rows that are read."""
+        """Return the identifying column of a unit of protection, and its largest number of rows.
+
+        Returns
+        -------
+        unit : str
+            Name of the column that identifies the rows of a unit.
+        rows : int
+            Largest number of rows of one unit that are read.
+        """
         return self.unit, self.rows
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the capacity for a unit. All bounds are computed from it."""
+        """Return the cap of the sequence of releases for a complete unit of protection.
+
+        All bounds are computed from this event. Pure epsilon and mu are multiplied by the number of
+        rows, and rho by its square.
+
+        Returns
+        -------
+        tuple of Event
+            A single event.
+
+        Raises
+        ------
+        UnprovenError
+            If the event has required attributes, for which nothing is proven with units.
+        """
         (event,) = super().flatten()
         if event.required:
             raise UnprovenError("nothing is proven of units for events with required attributes")
@@ -103,6 +148,17 @@ def _group_event(event: Event, rows: int) -> Event:
 
 
 def unit_counts_once(events: Iterable[Event]) -> bool:
-    """Return whether in all events for units the rows of a unit count as one together."""
+    """Return whether all rows of a unit of protection count as one together in all releases.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Accounting events of the releases.
+
+    Returns
+    -------
+    bool
+        False if no event protects units of several rows.
+    """
     units = [e for e in events for e in (e, *getattr(e, "log", ())) if isinstance(e, UnitEvent)]
     return bool(units) and all(event.counts_as == "one" for event in units)

@@ -48,7 +48,29 @@ def fraction_text(number: Fraction) -> str:
 
 @dataclass(frozen=True)
 class BudgetFacts:
-    """Facts of a budget that are fixed when it is created."""
+    """Facts of a ledger budget that are fixed when it is created.
+
+    Parameters
+    ----------
+    name : str
+        Name of the budget. A part is named ``"table/part"``.
+    table : str
+        Public name of the protected table.
+    cost : Cost
+        The cap, which implies epsilon at delta, without failures.
+    epsilon : float
+        Total epsilon.
+    delta : float
+        Total delta, without failures.
+    failure : float
+        Cap on the sum of the deltas of releases with a delta of their own.
+    adjacency : {"add-remove", "replace-one"}
+        The neighbouring relation.
+    unit : str
+        The unit of protection: ``"row"``, or the column that identifies the rows of a unit.
+    disjoint_epochs : bool
+        Whether no unit is in two epochs (periods) of the table.
+    """
 
     name: str
     table: str  # public name of the protected table
@@ -111,7 +133,21 @@ class BudgetFacts:
 
 @dataclass(frozen=True)
 class Row:
-    """The state of a budget: facts, exact sums, and the last line that changed it."""
+    """State of one ledger budget: its fixed facts, its charged amounts, and the last line about it.
+
+    Parameters
+    ----------
+    facts : BudgetFacts
+        The fixed facts.
+    spent : Fraction, default 0
+        The exact charged cost, in the privacy measure of the budget.
+    failed : Fraction, default 0
+        The exact sum of the deltas of charged releases with a delta of their own.
+    last : int, default 0
+        Number of the last line about the table.
+    head : str, default ""
+        SHA-256 of this line.
+    """
 
     facts: BudgetFacts
     spent: Fraction = Fraction(0)

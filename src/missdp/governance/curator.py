@@ -59,22 +59,26 @@ def curator_report(
     f1: bool = False,
     released: Iterable[Path] = (),
 ) -> tuple[str, ...]:
-    """Write a page that compares synthetic rows with the private rows, for the curator only.
+    """Write an HTML page that compares synthetic rows with the private rows, for the curator only.
+
+    The page is computed from private rows without noise. It is private and must not be published.
 
     Parameters
     ----------
-    private, synthetic : Table, or any table or file that Table.read takes
-        The private rows and the synthetic rows.
+    private : Table, or any table or file that Table.read takes
+        The private rows.
+    synthetic : Table, or any table or file that Table.read takes
+        The synthetic rows.
     path : str or Path
         HTML file to write. It loads no other file.
     schema : Schema
-        Schema of both tables. If it declares a unit or a weight, private rows count as in a fit.
-        Synthetic rows need not have these columns.
+        Schema of both tables. If it declares a unit of protection or a survey weight, private rows
+        count as in a fit. Synthetic rows need not have these columns.
     guarantee : Guarantee, optional
         Guarantee of the release, which the page shows.
     f1 : bool, default False
         Whether to train classifiers on real and on synthetic rows, which is slow.
-    released : iterable of Path
+    released : iterable of Path, default ()
         Released files. The report is not written into their folders.
 
     Returns

@@ -49,16 +49,19 @@ _SHIFTS = (-0.5, -0.4, -0.3, -0.2, -0.1, 0.1, 0.2, 0.3, 0.4, 0.5)  # standard de
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Texts about a release, which the dossier shows unchanged.
+    """Texts about a release, which its dossier (documents for publication) shows unchanged.
 
     Parameters
     ----------
     title : str, default "A synthetic table"
-    audience : str
+        Title of the release.
+    audience : str, default ""
         The audience and the purpose of the release.
-    curator, region : str
-        The publisher, and the region of the data.
-    published : str
+    curator : str, default ""
+        The publisher of the data.
+    region : str, default ""
+        The region of the data.
+    published : str, default ""
         The day of publication, as YYYY-MM-DD.
 
     Examples

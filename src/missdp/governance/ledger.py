@@ -52,16 +52,20 @@ _SOFTWARE = f"missdp {version('missdp')}"
 
 @dataclass(frozen=True)
 class Started:
-    """A charged release, for which private rows may be read once.
+    """Record of a charged release in a ledger, after which private rows may be read once.
+
+    `Ledger.start` returns it. A ledger is a database of privacy budgets, whose lines are linked by
+    hashes.
 
     Parameters
     ----------
     request : str
-        The id. Nothing is charged or drawn under it again.
+        The id of the release, 32 hexadecimal digits. Nothing is charged or drawn under it again.
     lines : int
-        Number of lines of the table's chain, including this line.
+        Number of lines about the table in the ledger, including the line of this charge.
     head : str
-        The hash of this line.
+        The SHA-256 of this line, 64 hexadecimal digits. Keep it outside the ledger, and pass it to
+        `Ledger.verify` to detect a restored old copy.
 
     Examples
     --------
@@ -81,25 +85,33 @@ class Started:
 
 @dataclass(frozen=True)
 class Purpose:
-    """Purpose of a release, and public facts about it.
+    """Purpose of a release, and public facts about it, which a ledger records with the charge.
+
+    Pass it to `Ledger.start`. `Ledger.budget` makes it from its parameters.
 
     Parameters
     ----------
-    purpose, ticket : str
-        Texts for people, which are recorded.
-    file : str
-        The name of the file that is released, if any.
-    parameters : mapping
-        Public parameters. The ledger stores a hash, from which they can be guessed. So seeds and
-        passwords must not be among them.
-    schema : str or None
-        The hash of the schema.
-    new_schema : bool
+    purpose, ticket : str, default ""
+        Texts for people, which are recorded. One line of at most 500 characters.
+    file : str, default ""
+        Name of the file that is released, if any.
+    parameters : mapping, optional
+        Public parameters of the release. The ledger stores a hash, from which they can be guessed.
+        So seeds and passwords must not be among them.
+    schema : str, optional
+        The hash of the schema by which the table is read.
+    new_schema : bool, default False
         Whether the schema may differ from all earlier schemas of the table.
-    unit : str
-        The unit whose presence the release protects.
-    conditions : tuple of Condition
-        Conditions of the release.
+    unit : str, default "row"
+        The unit of protection: ``"row"``, or the column that identifies the rows of a person or
+        other unit.
+    conditions : tuple of Condition, default ()
+        Conditions of the guarantee of the release.
+
+    Raises
+    ------
+    ParameterError
+        If ``purpose`` or ``ticket`` is not a printable text of one line.
 
     Examples
     --------
@@ -122,7 +134,12 @@ class Purpose:
 
 
 class Ledger:
-    """Privacy budgets of tables in a database: charged first, shared by all, never refunded.
+    """A database of privacy budgets of tables, which all processes and people charge.
+
+    Every charge is committed before private rows are read, and never refunded. Use a ledger if
+    several people release from one table, or if a budget must outlive a process. `Ledger.budget`
+    returns a budget for fits and queries. Methods raise `LedgerError` if the database cannot be
+    used.
 
     Parameters
     ----------
@@ -130,14 +147,21 @@ class Ledger:
         ``sqlite:///budget.db`` or ``postgresql://role@server/database``.
     who : str, optional
         Name of the person who charges, by default the login name.
-    wait : float, default 60
-        Seconds to wait for other writers.
+    wait : float, default 60.0
+        Seconds to wait for other writers, at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If the URL or another parameter is invalid.
+    MissingDependencyError
+        If a PostgreSQL ledger is named, and the extra ``ledger`` is not installed.
 
     Notes
     -----
-    A request is first "started". This state is the charge, and is committed before any private row
-    is read. The request is then "released" or "abandoned". A started request never starts again.
-    Every line has the hash of the line before it.
+    The id of a charge is called a request. A request is first "started". This state is the charge,
+    and is committed before any private row is read. The request is then "released" or "abandoned".
+    A started request never starts again. Every line has the hash of the line before it.
 
     Examples
     --------
@@ -173,36 +197,55 @@ class Ledger:
         table: str | None = None,
         disjoint_epochs: bool = False,
     ) -> None:
-        """Create the budget of a table, or with ``"table/part"`` a part of it.
+        """Create the privacy budget of a table, or with ``"table/part"`` a part of this budget.
 
         Parameters
         ----------
         name : str
-            Public name of letters, digits, dots and dashes.
-        epsilon, delta : float
-            Total epsilon and delta of the budget.
+            Public name of letters, digits, dots and dashes. A part is named ``"table/part"``.
+        epsilon : float
+            Total epsilon of the budget, above 0 and at most 1e6.
+        delta : float, default 0.0
+            Total delta of the budget, in [0, 1).
         privacy_measure : {"pure", "zcdp", "gdp"}, optional
-            The privacy measure, which never changes. By default "pure" at delta 0, otherwise
-            "zcdp". A part takes all facts except name and epsilon from its table's budget.
+            The privacy measure in which costs add up, which never changes. By default ``"pure"`` at
+            delta 0, otherwise ``"zcdp"``. A part takes all facts except name and epsilon from its
+            table's budget.
         failure : float, default 0.0
-            Cap on the sum of the deltas of releases that fail with a small probability (open
-            levels), in addition to ``delta``. Only with "zcdp".
-        adjacency : {"add-remove", "replace-one"}
+            Cap on the sum of the deltas of releases that fail with a small probability, in addition
+            to ``delta``. Fits that find levels of open attributes are examples. Only with
+            ``"zcdp"``.
+        adjacency : {"add-remove", "replace-one"}, default "add-remove"
             The neighbouring relation.
         unit : str, optional
-            The unit whose presence is protected. By default the unit of ``schema``, or each row.
+            The unit of protection: ``"row"``, or the column that identifies the rows of a person or
+            other unit. By default the unit of ``schema``, or ``"row"``.
         schema : Schema, optional
             The schema of the table, from which the unit is taken.
         table : str, optional
-            The public name of the table, if this is the budget of one of its epochs.
+            The public name of the table, if this is the budget of one of its epochs (tables of
+            different periods).
         disjoint_epochs : bool, default False
             Whether no unit is in two epochs. Otherwise a table has one budget.
 
         Raises
         ------
         ParameterError
-            If the budget exists, or another epoch has a budget and epochs are not disjoint. If the
+            If the budget exists, or another epoch has a budget and epochs are not disjoint. If a
+            number is out of range, or ``failure`` is combined with other measures or units. If the
             unit of the schema is not ``unit``. If the schema has open levels without ``failure``.
+            If the table of a part has no budget.
+        LedgerError
+            If the database cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
+        >>> ledger.create("patients-2026", epsilon=1.0)
+        >>> ledger.create("patients-2026/annual", epsilon=0.5)
+        >>> list(ledger.rows())
+        ['patients-2026', 'patients-2026/annual']
         """
         if not isinstance(name, str) or not re.fullmatch(_NAME, name):
             raise ParameterError("name must be letters, digits, dots and dashes, as in table/part")
@@ -262,27 +305,35 @@ class Ledger:
         new_schema: bool = False,
         request: str | None = None,
     ) -> LedgerBudget:
-        """Return a `Filter` that records each charge as a separate request.
+        """Return a budget of the ledger that pays for fits and queries.
+
+        It can replace a `Filter`. Each charge is committed as a separate request before the charge
+        returns.
 
         Parameters
         ----------
         name : str
-            Name of the budget.
-        purpose, ticket : str
-            Texts that are recorded with each charge.
-        schema, new_schema
-            As in `Purpose`.
+            Name of the budget, as in `create`.
+        purpose, ticket : str, default ""
+            Texts that are recorded with each charge. One line of at most 500 characters.
+        schema : str, optional
+            The hash of the schema by which the table is read.
+        new_schema : bool, default False
+            Whether the schema may differ from all earlier schemas of the table.
         request : str, optional
-            The id of the first charge, by default a fresh id.
+            The id of the first charge, 32 hexadecimal digits. By default a fresh id.
 
         Returns
         -------
         LedgerBudget
+            The budget. Nothing is charged yet.
 
         Raises
         ------
         ParameterError
-            If the ledger has no budget of this name.
+            If the ledger has no budget of this name, or a text is invalid.
+        LedgerError
+            If the database cannot be read, or was changed.
         """
         from missdp.governance.ledger_budget import LedgerBudget
 
@@ -290,7 +341,18 @@ class Ledger:
         return LedgerBudget(self, name, what, request=request)
 
     def abandon(self, request: str) -> None:
-        """Mark a started release that will not end. Its cost remains spent."""
+        """Mark a charged release in a ledger as abandoned. Its cost remains spent.
+
+        Parameters
+        ----------
+        request : str
+            The id of the release.
+
+        Raises
+        ------
+        LedgerError
+            If the release was not charged, or has ended.
+        """
         self._end(request, "abandoned", {})
 
     def finish(
@@ -301,23 +363,25 @@ class Ledger:
         *,
         answer: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record that a started request was released, with the SHA-256 of its output.
+        """Record in a ledger that a charged release was completed, with the hash of its output.
 
         Parameters
         ----------
         request : str
-            The id of the request.
+            The id of the release, as `start` returned it.
         output : str
             The SHA-256 of the output.
-        conditions : iterable of Condition
-            Conditions of the release.
+        conditions : iterable of Condition, default ()
+            Conditions of the guarantee of the release.
         answer : mapping, optional
-            An answer that is stored in no file.
+            An answer that is stored in no file. Released: the ledger stores it.
 
         Raises
         ------
         LedgerError
-            If the request was not started, or has ended.
+            If the release was not charged, or has ended.
+        ParameterError
+            If ``output`` is not a printable text of one line.
         """
         facts: dict[str, Any] = {"output": _text("output", output)}
         facts["conditions"] = [condition.to_dict() for condition in conditions]
@@ -342,29 +406,42 @@ class Ledger:
         *,
         request: str | None = None,
     ) -> Started:
-        """Charge for events and commit the charge. Then private rows may be read, once.
+        """Charge for a release in a ledger, after which private rows may be read once.
+
+        The charge is committed before the method returns.
 
         Parameters
         ----------
         name : str
-            Name of the budget.
+            Name of the budget. The charge of a part also counts in the budget of its table.
         events : iterable of Event
-            Events of the release, which may use fewer.
+            Accounting events (noise and sensitivity) of the release, which may use fewer.
         what : Purpose, optional
             Purpose of the release, with public facts about it.
         request : str, optional
-            The id of the request, by default a fresh id.
+            The id of the release, 32 hexadecimal digits. By default a fresh id.
 
         Returns
         -------
         Started
+            The id of the release, and the number and hash of the ledger's line.
 
         Raises
         ------
-        BudgetExceededError, UnprovenError, SchemaError, ParameterError
-            If the release is refused. The refusal is recorded, and nothing is charged.
+        BudgetExceededError
+            If the events do not fit into the budget. The attempt is recorded, and nothing is
+            charged.
+        UnprovenError
+            If an event has no bound in the privacy measure of the budget. The attempt is recorded,
+            and nothing is charged.
+        SchemaError
+            If the table was read by another schema before. The attempt is recorded, and nothing is
+            charged.
+        ParameterError
+            If the release protects another unit than the budget, or a parameter is invalid. Nothing
+            is charged.
         LedgerError
-            If the request was started before, or the charge may not have been recorded.
+            If the request was started or refused before, or the charge may not have been recorded.
         """
         what, request, events = what or Purpose(), request_id(request), tuple(events)
         with self._store.transaction() as run:
@@ -382,17 +459,48 @@ class Ledger:
         raise refusal
 
     def row(self, name: str) -> Row:
-        """Return the present state of a budget."""
+        """Return the state of one budget of a ledger: its fixed facts and the charged amounts.
+
+        Parameters
+        ----------
+        name : str
+            Name of the budget.
+
+        Returns
+        -------
+        Row
+            The facts, the charged amounts, and the number and hash of the last line about the
+            table.
+
+        Raises
+        ------
+        ParameterError
+            If the ledger has no budget of this name.
+        LedgerError
+            If the database cannot be read, or the budget was changed.
+        """
         with self._store.transaction(reads=True) as run:
             return self._row(run, name)
 
     def rows(self) -> dict[str, Row]:
-        """Return all budgets by their names. A table's budget precedes its parts."""
+        """Return the present state of all budgets of a ledger by their names.
+
+        Returns
+        -------
+        dict of str to Row
+            A table's budget precedes its parts. A state has the fixed facts and the charged
+            amounts.
+
+        Raises
+        ------
+        LedgerError
+            If the database cannot be read, or a budget was changed.
+        """
         with self._store.transaction(reads=True) as run:
             return {row.facts.name: row for row in map(_read, run.budgets())}
 
     def has_line(self, root: str, number: int, head: str) -> bool:
-        """Whether the chain of a table's budget has this hash at this line.
+        """Return whether the ledger has a line with a given number and hash for a table.
 
         Parameters
         ----------
@@ -401,7 +509,7 @@ class Ledger:
         number : int
             Number of the line, from 1.
         head : str
-            Hash of the line.
+            SHA-256 of the line, 64 hexadecimal digits.
 
         Returns
         -------
@@ -421,35 +529,86 @@ class Ledger:
 
     @property
     def is_absent(self) -> bool:
-        """Whether no ledger exists at the URL. `create` makes one."""
+        """Return whether no ledger exists at the URL. `Ledger.create` makes one.
+
+        Returns
+        -------
+        bool
+            True before the first budget is created.
+        """
         return self._store.is_absent()
 
     def history(self, name: str = "") -> list[dict[str, Any]]:
-        """Return the lines of a table, or of all tables, in order."""
+        """Return all recorded lines about one table, or about all tables, in order.
+
+        Parameters
+        ----------
+        name : str, default ""
+            Name of a budget of the table. By default all tables.
+
+        Returns
+        -------
+        list of dict
+            The facts of each line, such as ``request``, ``state``, ``who`` and ``budget``.
+
+        Raises
+        ------
+        ParameterError
+            If the ledger has no budget of this name.
+        LedgerError
+            If the database cannot be read.
+        """
         with self._store.transaction(reads=True) as run:
             root = self._row(run, name).facts.root if name else None
             return [json.loads(line["body"]) for line in run.lines(root)]
 
     def charges(self, name: str) -> list[dict[str, Any]]:
-        """Return the lines that charged a budget, including its parts."""
-        started = (line for line in self.history(name) if line["state"] == "started")
-        return [line for line in started if f"{line['budget']}/".startswith(f"{name}/")]
-
-    def summaries(self, name: str = "") -> list[dict[str, Any]]:
-        """Return the spent and remaining amounts of each account, and its releases without an end.
+        """Return the recorded lines that charged one budget, including its parts.
 
         Parameters
         ----------
-        name : str, default ""
-            Name of an account, whose parts are included. By default all accounts.
+        name : str
+            Name of the budget.
 
         Returns
         -------
         list of dict
-            The facts of each account, with ``spent``, ``failed`` and ``left`` in its measure.
-            ``releases_of_epsilon_1`` is the number of such releases that fit into the rest.
-            ``lines`` and ``head`` describe its chain. ``charges`` are by person and purpose.
-            ``started`` and ``abandoned`` are ids of releases without an end, which are spent.
+            The facts of each charge, such as ``request``, ``who``, ``cost`` and ``events``, in
+            order.
+
+        Raises
+        ------
+        ParameterError
+            If the ledger has no budget of this name.
+        LedgerError
+            If the database cannot be read.
+        """
+        started = (line for line in self.history(name) if line["state"] == "started")
+        return [line for line in started if f"{line['budget']}/".startswith(f"{name}/")]
+
+    def summaries(self, name: str = "") -> list[dict[str, Any]]:
+        """Return the charged and remaining amounts of budgets, and their incomplete charges.
+
+        Parameters
+        ----------
+        name : str, default ""
+            Name of a budget, whose parts are included. By default all budgets.
+
+        Returns
+        -------
+        list of dict
+            The facts of each budget, with ``spent``, ``failed`` and ``left`` in its measure.
+            ``releases_of_epsilon_1`` is the number of synthetic tables with epsilon 1 that fit into
+            the rest. ``lines`` and ``head`` are the number and the hash of the last line about the
+            table. ``charges`` are by person and purpose. ``started`` and ``abandoned`` are ids of
+            charges that were not completed, which are spent.
+
+        Raises
+        ------
+        ParameterError
+            If the ledger has no budget of this name.
+        LedgerError
+            If the database cannot be read.
         """
         ends = {line["request"]: line["state"] for line in self.history(name)}
         summaries = []
@@ -477,18 +636,18 @@ class Ledger:
         return summaries
 
     def verify(self, *heads: str | Path) -> dict[str, tuple[int, str]]:
-        """Recompute every hash and sum from the first line on, and compare them with the database.
+        """Check the complete ledger by recomputing every hash and sum from the first line on.
 
         Parameters
         ----------
         *heads : str or Path
-            Hashes of lines that must exist, or files of releases that state such lines. The file
-            is a model, a saved answer, or the ``release.json`` of a dossier. Without heads, a
+            Hashes of lines that must exist, or files of releases that state their lines. A file is
+            a model, a saved answer, or the ``release.json`` of a dossier. Without heads, a
             truncated ledger or an old copy passes the check.
 
         Returns
         -------
-        dict
+        dict of str to (int, str)
             For each table the number of lines and the last hash.
 
         Raises
@@ -511,20 +670,43 @@ class Ledger:
         return {n: (row.last, row.head) for n, row in verifier.rows.items() if n == row.facts.root}
 
     def grant(self, role: str) -> None:
-        """Let a role of PostgreSQL charge budgets. The role can neither create nor rewrite them.
+        """Permit a role of PostgreSQL to charge budgets, but neither to create nor to rewrite them.
 
         Only the owner of the tables can drop the triggers that prevent rewriting.
+
+        Parameters
+        ----------
+        role : str
+            Name of the role: letters, digits and underscores.
+
+        Raises
+        ------
+        ParameterError
+            If the name is invalid, or the ledger is an SQLite file, which has no roles.
+        LedgerError
+            If the database cannot be written.
         """
         self._store.grant(role)
 
     def is_at(self, url: str) -> bool:
-        """Whether this is the ledger at a URL. Role and password do not matter."""
+        """Return whether this ledger is the database at a URL.
+
+        Parameters
+        ----------
+        url : str
+            The URL of a ledger. Role and password do not matter.
+
+        Returns
+        -------
+        bool
+            True if both name one database.
+        """
         from missdp.governance.store import ledger_address
 
         return ledger_address(url) == self._address
 
     def close(self) -> None:
-        """Close the connections of this process. The next call opens another."""
+        """Close the database connections of this process. The next call opens another."""
         self._store.close()
 
     def _row(self, run: Transaction, name: str) -> Row:

@@ -29,22 +29,29 @@ if TYPE_CHECKING:
 
 
 class LedgerBudget(Filter):
-    """The budget of a table in a ledger, which ``Ledger.budget`` makes.
+    """A privacy budget in a ledger, which pays for fits and queries as a `Filter` does.
 
-    Each charge is a separate request, which is committed in the ledger before `charge` returns.
-    Charges of other processes count. A fork must open a new ``Ledger``, since a charge of one
-    process is not answered in another process.
+    ``Ledger.budget`` makes it. Each charge is a separate request, which is committed in the ledger
+    before `charge` returns. Charges of other processes count. A fork must open a new ``Ledger``,
+    since a charge of one process is not answered in another process.
 
     Parameters
     ----------
     ledger : Ledger
-        The ledger.
+        The database of budgets.
     name : str
         Name of the budget.
     what : Purpose
         Purpose that is recorded with each charge.
     request : str, optional
-        The id of the first charge.
+        The id of the first charge, 32 hexadecimal digits. By default a fresh id.
+
+    Raises
+    ------
+    ParameterError
+        If the ledger has no budget of this name.
+    LedgerError
+        If the database cannot be read, or was changed.
 
     Examples
     --------
@@ -77,7 +84,18 @@ class LedgerBudget(Filter):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """All events that any process charged so far, in order."""
+        """Return the accounting events of all releases that any process charged to this budget.
+
+        Returns
+        -------
+        tuple of Event
+            In the order of the charges, with charges of parts of the budget.
+
+        Raises
+        ------
+        LedgerError
+            If the database cannot be read.
+        """
         return tuple(
             Event.from_dict(event)
             for line in self._ledger.charges(self._facts.name)
@@ -86,14 +104,36 @@ class LedgerBudget(Filter):
 
     @property
     def remaining(self) -> Cost:
-        """The cost that can still be charged, in the budget's privacy measure."""
+        """Return the amount of this budget that can still be charged, in its privacy measure.
+
+        Returns
+        -------
+        Cost
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP, rounded down. For a
+            part, the rest of the table's budget also limits it.
+
+        Raises
+        ------
+        LedgerError
+            If the database cannot be read.
+        """
         return replace(self._facts.cost, amount=max(0.0, float_down(self._exact_remainder())))
 
     @property
     def remaining_epsilon(self) -> float:
-        """Total epsilon less the epsilon of all charged events, at the delta of the conversion.
+        """Return the total epsilon less the epsilon of all charged releases, at the budget's delta.
 
-        It is exact for a pure budget. For other budgets `can_afford` is exact.
+        It is exact for a budget in pure epsilon. For other budgets `can_afford` is exact.
+
+        Returns
+        -------
+        float
+            At least 0.
+
+        Raises
+        ------
+        LedgerError
+            If the database cannot be read.
         """
         remaining = self.remaining
         if remaining.privacy_measure == "pure":
@@ -104,7 +144,19 @@ class LedgerBudget(Filter):
 
     @property
     def spent(self) -> Guarantee:
-        """The guarantee of all charges: the total budget, from the first charge on."""
+        """Return the privacy guarantee of all releases that any process charged to this budget.
+
+        Returns
+        -------
+        Guarantee
+            Guarantee with the total epsilon and delta of the budget, even if less was charged. It
+            has the conditions of all charges. Epsilon and delta are 0 before the first charge.
+
+        Raises
+        ------
+        LedgerError
+            If the database cannot be read.
+        """
         facts, lines = self._facts, self._ledger.charges(self._facts.name)
         if not lines:
             return Guarantee(0.0, 0.0, facts.adjacency, "incomplete", (), ())
@@ -124,26 +176,51 @@ class LedgerBudget(Filter):
         return Guarantee(*stated, "incomplete", conditions, (event,))
 
     def can_afford(self, *events: Event) -> bool:
-        """Return whether `charge` would accept these events now. It records nothing."""
+        """Return whether this budget would now accept a charge for releases. Nothing is charged.
+
+        Parameters
+        ----------
+        *events : Event
+            The accounting events of the releases.
+
+        Returns
+        -------
+        bool
+            True if all events together fit. For a part, they must also fit into the table's budget.
+
+        Raises
+        ------
+        UnprovenError
+            If an event has no bound in the privacy measure of the budget.
+        BudgetExceededError
+            If this process is a fork of the process that opened the budget.
+        LedgerError
+            If the database cannot be read.
+        """
         self.check_process()
         cost, failure = self._facts.price(events)
         return all(row.charged(cost, failure).holds for row in self._rows())
 
     def remaining_releases(self, epsilon: float = 1.0) -> int | None:
-        """Return the number of further synthetic tables of this epsilon that fit into the budget.
+        """Return the number of further synthetic tables of one epsilon that fit into this budget.
 
-        Each table is charged as the usual fits are: in Gaussian differential privacy at the delta
-        of the budget, or in pure epsilon if this delta is 0.
+        Each table is charged as the usual fits are. They are charged in Gaussian differential
+        privacy at the delta of the budget, or in pure epsilon if this delta is 0.
 
         Parameters
         ----------
         epsilon : float, default 1.0
-            Epsilon of each table.
+            Epsilon of each table, above 0.
 
         Returns
         -------
         int or None
-            None if the privacy measure of the budget does not price this.
+            At least 0. None if the privacy measure of the budget has no bound for these fits.
+
+        Raises
+        ------
+        LedgerError
+            If the database cannot be read.
 
         Examples
         --------
@@ -163,12 +240,39 @@ class LedgerBudget(Filter):
         return max(0, int(self._exact_remainder() / price))
 
     def pays_for(self, ledger: str) -> bool:
-        """Whether it is the budget that a schema names, or a part of it."""
+        """Return whether a charge to this budget is charged to a named budget of a ledger, too.
+
+        Parameters
+        ----------
+        ledger : str
+            Name of a ledger budget, optionally after a URL and ``#``. A schema may name the budget
+            that must pay for its rows.
+
+        Returns
+        -------
+        bool
+            True if this is the named budget, or a part of it, and the URL is the URL of this
+            ledger.
+        """
         url, _, name = ledger.partition("#")
         return name in path_of(self._facts.name) and (not url or self._ledger.is_at(url))
 
     def filter(self, *, label: str = "") -> FilterEvent:
-        """Return the cap, as an event. The ledger records the releases under it."""
+        """Return the accounting event that states the fixed total of this budget as one release.
+
+        The log of the event is empty, since the ledger records the releases.
+
+        Parameters
+        ----------
+        label : str, default ""
+            Public name in reports. By default the name of the budget.
+
+        Returns
+        -------
+        FilterEvent
+            The total as capacity. It is a `UnitEvent` if the budget protects units of several rows,
+            such as all rows of one person.
+        """
         facts = self._facts
         capacity = facts.cost.event(adjacency=facts.adjacency)
         event = FilterEvent(

@@ -32,34 +32,38 @@ _TOTAL_SECONDS, _FIT_SECONDS, _PAIR_SECONDS = 6.5, 0.8, 0.04
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(Record):
-    """Expected accuracy of a release with one epsilon.
+    """Expected accuracy of a planned fit with one epsilon, before any private row is read.
+
+    `Plan` contains one object for each epsilon. All values follow from public facts and
+    declarations.
 
     Parameters
     ----------
     epsilon, delta : float
-        Privacy parameters of the release.
+        Privacy parameters of the fit.
     one_way, two_way : float
-        Standard deviation of the noise of a count of rows in a one-way table and in the median
+        Standard deviation, in rows, of the noise of a count in a one-way table and in the median
         two-way table. NaN if the synthesizer measures no such table, or does not state its noise.
     fitted : float
         Mean total variation distance of the two-way tables of synthetic rows from the tables of the
         fitted rows, between 0 and 1. NaN for a single attribute.
     clear : float
-        Smallest Cramér's V of a relation that stands out from noise, in the median pair. 0 for a
-        single attribute.
+        Smallest Cramér's V (strength of the relation of two attributes, from 0 to 1) that stands
+        out from noise, in the median pair. 0 for a single attribute.
     swamped : dict of str to float
-        For each kind of marginals, the share of the cells of two-way tables with fewer rows than
-        twice the noise.
+        For each kind of marginals (assumed frequencies of levels), the share of the cells of
+        two-way tables with fewer rows than twice the noise.
     widths : dict of str to float
-        For each number, the width of the 95 % interval of its mean, averaged over three fits.
+        For each numeric attribute, the width of the 95 % interval of its mean, in its unit,
+        averaged over three fits.
     ground_truth : float or None
         Epsilon for the table before values went missing, if they are missing completely at random
         at the declared rates. None if nothing is proven.
     seconds : float
         Seconds of fitting and drawing equally many rows on this machine, without reading rows.
-    rehearsed : bool
-        Whether a fit with this epsilon was rehearsed. If not, its numbers follow from the fits
-        with the nearest epsilons and from the noise of each epsilon.
+    rehearsed : bool, default True
+        Whether a fit with this epsilon was rehearsed on simulated rows. If not, its values follow
+        from the fits with the nearest epsilons and from the noise of each epsilon.
     """
 
     epsilon: float
@@ -77,7 +81,10 @@ class Planned(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Record):
-    """Expected accuracy of each epsilon of a grid, from public facts and declarations.
+    """Expected accuracy of a planned fit for each epsilon of a grid, from public facts.
+
+    `plan` returns it from public facts and declarations. No private row is read. ``print`` shows it
+    as a table.
 
     Parameters
     ----------
@@ -86,23 +93,28 @@ class Plan(Record):
     rows : int
         The declared number of rows.
     rehearsed_rows : int
-        Number of simulated rows, at most a million. Noise hardly depends on it, but seconds and
-        memory grow with the number of rows.
+        Number of simulated rows of the rehearsed fits, at most a million. Noise hardly depends on
+        it, but seconds and memory grow with the number of rows.
     missing, spreads, means : dict of str to float
-        The declared missing rates, standard deviations and means.
-    marginals : {"uniform", "zipf"}
-        The declared kind of marginals.
-    counted : float
-        Declared mean weight, as a share of the largest weight.
-    bound : int
-        Largest number of rows of one unit that count.
-    remedies : tuple of str
-        Changes that make relations stand out from noise.
-    memory : float or None
+        The declared missing rates (from 0 to 1), standard deviations and means, by attribute.
+    marginals : {"uniform", "zipf"}, default "uniform"
+        The declared frequencies of levels or bins: equal, or as 1, 1/2, 1/3 and so on.
+    counted : float, default 1.0
+        Declared mean survey weight, as a share of the largest weight.
+    bound : int, default 1
+        Largest number of rows of one unit of protection, such as a person, that count.
+    remedies : tuple of str, default ()
+        Sentences on changes that make relations stand out from noise.
+    memory : float or None, default None
         Largest memory of this process after the fits, in megabytes. None if the system does not
         report it.
-    planned : tuple of Planned
-        The expected accuracy of each epsilon.
+    planned : tuple of Planned, default ()
+        The expected accuracy of each epsilon, in the order of the grid.
+
+    Examples
+    --------
+    >>> Plan(method="mst", rows=2000, rehearsed_rows=2000).bound
+    1
     """
 
     method: str
@@ -156,7 +168,13 @@ class Plan(Record):
 
     @property
     def mostly_noise(self) -> str | None:
-        """A line on the largest epsilon at which most relations are noise, or None."""
+        """Return a sentence on the largest epsilon at which most relations of attributes are noise.
+
+        Returns
+        -------
+        str or None
+            None if relations stand out from noise at every epsilon of the plan. Public.
+        """
         from missdp.synth.relation_noise import mostly_noise  # families take a second to import
 
         for planned in sorted(self.planned, key=lambda p: -p.epsilon):
@@ -207,7 +225,10 @@ def plan(
     progress: Progress | bool | None = None,
     **parameters: Any,
 ) -> Plan:
-    """Return the expected accuracy of each epsilon, from public facts before the table is read.
+    """Return the expected accuracy of a fit for each epsilon, before private rows are read.
+
+    The fit is rehearsed on simulated rows that follow the public facts and declarations. Nothing is
+    charged.
 
     Parameters
     ----------
@@ -216,12 +237,13 @@ def plan(
     rows : int
         Declared number of rows. A rough number is enough.
     missing : mapping of str to float, optional
-        Declared share of missing cells by attribute.
+        Declared share of missing cells by attribute, from 0 to 1. By default no cell is missing.
     spreads : mapping of str to float, optional
-        Declared standard deviations of numbers. Such a number gets a beta distribution, which is
-        nearly normal if its bounds are far from its mean.
+        Declared standard deviations of numeric attributes, in their units. The attribute gets a
+        beta distribution, which is nearly normal if its bounds are far from its mean.
     marginals : {"uniform", "zipf"}, default "uniform"
-        Assumed frequencies of levels, and of bins of other numbers.
+        Assumed frequencies of levels, and of bins of other numeric attributes: equal, or as 1, 1/2,
+        1/3 and so on.
     mean_weight : float, optional
         Declared mean of the survey weights, for a schema with a weight.
     epsilons : iterable of float, default (0.5, 1, 2)
@@ -229,8 +251,8 @@ def plan(
     method : str, optional
         Name of the synthesizer, by default the default of ``missdp synthesize``.
     means : iterable of str, or mapping of str to float, optional
-        Numbers whose means are planned, by default the first number. A mapping declares the mean
-        of each number with a spread. By default a mean is the middle of the bounds.
+        Numeric attributes whose means are planned, by default the first. A mapping declares the
+        mean of each attribute with a spread. By default a mean is the middle of the bounds.
     progress : callable or bool, optional
         Function that gets the present stage and the share that is done. True shows a bar.
     **parameters
@@ -240,12 +262,12 @@ def plan(
     Returns
     -------
     Plan
-        The expected accuracy of each epsilon.
+        The expected accuracy of each epsilon. Public.
 
     Raises
     ------
     ParameterError
-        If a declaration does not fit the schema.
+        If a declaration does not fit the schema, or the grid is empty.
 
     Examples
     --------

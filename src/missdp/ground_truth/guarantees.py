@@ -52,19 +52,34 @@ Release: TypeAlias = tuple[Guarantee, Structure | None, Condition]  # and what i
 
 @dataclass(frozen=True, kw_only=True)
 class AmplifiedEvent(Event):
-    """Releases as they affect the table before values went missing.
+    """Accounting event of releases, with a smaller epsilon before values went missing.
 
-    Accountants see the original releases, which are bounds for either table. `epsilon_bound`
-    recomputes the amplified epsilon from required attributes, assumption and structure.
+    Amplification means this: a release reads a row only if its required attributes are observed, so
+    some rows do not affect it. Budgets charge the original releases, whose costs are bounds
+    for either table. `AmplifiedEvent.epsilon_bound` recomputes the amplified epsilon.
+    `ground_truth_guarantee` makes this event.
 
     Parameters
     ----------
     events : sequence of Event
         The releases, under add-remove adjacency, with required attributes.
     assumption : MissingCompletelyAtRandom or BoundedObservation
-        How values went missing.
+        Condition on the way in which values went missing. It is stated and not checked.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
-        Who chose the required attributes.
+        Condition on the choice of the required attributes: fixed in advance, or from the data.
+    label : str, default ""
+        A public name for reports.
+    required : frozenset of str or None, default None
+        Not used: the events state their required attributes.
+    adjacency : {"add-remove", "replace-one"}, default "add-remove"
+        The neighbouring relation of the events, which must be add-remove.
+
+    Raises
+    ------
+    UnprovenError
+        If an event is not under add-remove adjacency.
+    ParameterError
+        If the structure is of another type, or contradicts the required attributes of the events.
 
     Examples
     --------
@@ -88,33 +103,52 @@ class AmplifiedEvent(Event):
         _checked_structure(self.structure, self.flatten())
 
     def flatten(self) -> tuple[Event, ...]:
-        """Return the elementary events of the releases."""
+        """Return the elementary accounting events of the releases, without amplification.
+
+        An elementary event states the noise and sensitivity of one release, or the cap of an
+        adaptive sequence. Its cost is a bound without amplification.
+
+        Returns
+        -------
+        tuple of Event
+            In the order of the releases.
+        """
         return flatten(self.events)
 
     def required_conditions(self) -> tuple[Condition, ...]:
-        """Return the assumption, the structure, and that noise scales were fixed in advance.
+        """Return the conditions that a guarantee must state if it uses the amplified epsilon.
 
-        Caps are fixed in advance. Under caps the proofs hold for adaptive choices.
+        Returns
+        -------
+        tuple of Condition
+            The assumption about missing values and the structure. `FixedSchedule` follows unless
+            all events are caps, which are fixed in advance. Under caps the proofs hold for adaptive
+            choices.
         """
         only_caps = all(isinstance(event, FilterEvent) for event in self.events)
         return (self.assumption, self.structure, *(() if only_caps else (FixedSchedule(),)))
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return the amplified epsilon at ``delta``, infinite for the incomplete table.
+        """Return the amplified epsilon of the releases for the table before values went missing.
 
         Parameters
         ----------
         delta : float
-            Target δ.
+            The delta of the guarantee, in [0, 1).
         adjacency : {"add-remove", "replace-one"}
-            Adjacency of the result.
+            The neighbouring relation of the guarantee.
         protects : {"incomplete", "ground-truth"}
-            The protected table.
+            The protected table: the incomplete table, or the table before values went missing.
 
         Returns
         -------
         float
-            At least 0.
+            At least 0. Infinite for the incomplete table, or if no amplified epsilon is proven.
+
+        Raises
+        ------
+        UnprovenError
+            If no bound covers the events.
         """
         if protects != "ground-truth":
             return math.inf
@@ -133,29 +167,35 @@ def ground_truth_guarantee(
 ) -> Guarantee:
     """Return the guarantee of a release for the table before values went missing.
 
+    This table is called the ground truth. Its epsilon can be smaller than the epsilon for the
+    incomplete table. The reason is that a release that requires some attributes skips rows in which
+    they are missing (amplification).
+
     Parameters
     ----------
     source : fitted synthesizer, Guarantee, Event, or iterable of Event
         The release. The ``required`` attributes of events state which rows they read. A guarantee
         has events, delta, adjacency and conditions. A fit has all of these.
     assumption : Condition
-        How values went missing. ``RowIndependentMissingness()`` does not amplify: ε̄ <= ε.
+        Condition on the way in which values went missing. It is stated and not checked.
+        ``RowIndependentMissingness()`` does not amplify: ε̄ <= ε.
         ``MissingCompletelyAtRandom(observed)`` gives the best valid bound for independent masks.
-        ``BoundedObservation(p_max)`` covers MAR and MNAR: a row meets any of the requirements with
-        probability at most ``p_max``, whatever its values.
-    structure : FixedRequirements, DataChosenRequirements or ChosenRequirements
-        Who chose the required attributes. Needed if an event has required attributes and the
-        assumption can amplify. It becomes a condition of the result.
+        ``BoundedObservation(p_max)`` covers missing at random and not at random. It bounds the
+        probability that a row, whatever its values, has all required attributes of any event
+        observed.
+    structure : FixedRequirements, DataChosenRequirements or ChosenRequirements, optional
+        Condition on the choice of the required attributes. Needed if an event has required
+        attributes and the assumption can amplify. It becomes a condition of the result.
     delta : float, default 0.0
-        Target δ, if ``source`` is a list of events.
-    conditions : iterable of Condition
+        Target δ in [0, 1), if ``source`` consists of events.
+    conditions : iterable of Condition, default ()
         Additional conditions, such as the confidence of a rate.
 
     Returns
     -------
     Guarantee
-        With ``protects="ground-truth"`` and the adjacency of ``source``. Never worse than
-        ``source``.
+        With ``protects="ground-truth"`` and the adjacency of ``source``. Its epsilon and delta are
+        at most the numbers of ``source``.
 
     Raises
     ------
@@ -218,22 +258,33 @@ def ground_truth_guarantee(
 def planned_ground_truth(
     synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> Guarantee:
-    """Return an upper bound of the guarantee of a planned fit for the ground truth.
+    """Return a bound on a planned fit's guarantee for the table before values went missing.
+
+    The ground truth is the table before values went missing. Nothing is fitted, read or charged.
 
     Parameters
     ----------
     synthesizer : Synthesizer
-        Its parameters. It need not be fitted, and is not changed.
+        A synthesizer with the parameters of the fit. It need not be fitted, and is not changed.
     schema : Schema
         Schema of the private table. A table of codes (`Table.from_codes`) gets no bins: plan for it
         with ``bins="equal"``.
     assumption : Condition
-        How values go missing: see `ground_truth_guarantee`.
+        Condition on the way in which values go missing: see `ground_truth_guarantee`.
 
     Returns
     -------
     Guarantee
-        Without the conditions that the fit adds. The guarantee of the fit is never larger.
+        Without the conditions that the fit adds. The epsilon of the fit for the ground truth is
+        never larger.
+
+    Raises
+    ------
+    ParameterError
+        If the assumption names attributes that the schema lacks or declares complete.
+    UnprovenError
+        If no assumption states that rows lose values independently, or the schema has differences
+        of dates.
 
     Examples
     --------
@@ -252,25 +303,38 @@ def planned_ground_truth(
 def epsilon_for_ground_truth(
     epsilon: float, synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> float:
-    """Return the epsilon of a fit that gives the requested ``epsilon`` for the ground truth.
+    """Return the epsilon of a fit that gives a requested epsilon before values went missing.
+
+    The ground truth is the table before values went missing. The epsilon of the fit can be larger,
+    so that the fit needs less noise. Nothing is fitted, read or charged.
 
     Parameters
     ----------
     epsilon : float
-        Requested epsilon for the table before values went missing, above 0.
+        Requested epsilon for the table before values went missing, above 0 and at most 64.
     synthesizer : Synthesizer
-        All other parameters. Its own epsilon is not used.
+        A synthesizer with all other parameters of the fit. Its epsilon is not used.
     schema : Schema
         Schema of the private table: see `planned_ground_truth`.
     assumption : Condition
-        How values go missing. Derive it from other sources than the private table.
+        Condition on the way in which values go missing. Derive it from other sources than the
+        private table.
 
     Returns
     -------
     float
         From ``epsilon`` to 64. It is ``epsilon`` if nothing is amplified. Found by bisection, to a
-        relative 1e-4, and never too large: the guarantee of the fit for the ground truth is at most
-        the requested one.
+        relative 1e-4, and never too large. The epsilon of the fit for the ground truth is at most
+        the requested epsilon.
+
+    Raises
+    ------
+    ParameterError
+        If epsilon is out of range, or the assumption names attributes that the schema lacks or
+        declares complete.
+    UnprovenError
+        If no assumption states that rows lose values independently, or the schema has differences
+        of dates.
 
     Examples
     --------
@@ -380,43 +444,50 @@ def joint(
     *,
     delta: float | None = None,
 ) -> Guarantee:
-    """Return the joint guarantee of several releases of one table for the ground truth.
+    """Return the joint guarantee of several releases of one table, before its values went missing.
+
+    The table before values went missing is called the ground truth. All releases see one draw of
+    the missing cells, so their amplified epsilons do not add up.
 
     Parameters
     ----------
     releases : iterable of fitted synthesizers and Guarantees
         Releases of one table, under add-remove adjacency. A guarantee for the ground truth, under
-        the same assumption, is replaced by its events. A guarantee for the incomplete table must
-        have no required attributes.
+        this assumption, is replaced by its events. A guarantee for the incomplete table must have
+        no required attributes.
     assumption : Condition
-        How values went missing, in all releases at once. ``BoundedObservation(p)`` bounds the
-        chance to meet any requirement of *one* release. Releases share it if every requirement of
-        one contains a requirement of the others. Otherwise the bounds add up, which is stated as a
-        condition of its own. With ``BoundedObservation(p, together=True)``, p bounds the
-        requirements of all releases.
+        Condition on the way in which values went missing, in all releases at once. A requirement is
+        a set of attributes that a row must have observed to be read. ``BoundedObservation(p)``
+        bounds the probability that a row meets any requirement of *one* release. Releases share the
+        bound if every requirement of one release contains a requirement of the others. Otherwise
+        the bounds add up, and the sum is a condition of its own. With ``BoundedObservation(p,
+        together=True)``, p bounds the requirements of all releases.
     delta : float, optional
-        Target δ, by default the sum of their deltas.
+        Target δ in [0, 1), by default the sum of the deltas of all releases.
 
     Returns
     -------
     Guarantee
         Guarantee for the ground truth. It rests on `FixedSchedule`: the list of releases and their
-        sizes did not depend on answers of other releases. Never worse than their composition
-        without amplification.
+        sizes did not depend on answers of other releases. Its epsilon is at most the epsilon of all
+        releases together without amplification.
 
     Raises
     ------
     ParameterError
-        If an element is not a release: amplified numbers do not add up.
+        If there is no release, or an element is not a release. If a guarantee for the incomplete
+        table has required attributes.
     UnprovenError
-        If a guarantee rests on another assumption, or was converted.
+        If a guarantee rests on another assumption, or is not under add-remove adjacency. If the
+        schema of a synthesizer has differences of dates.
 
     Notes
     -----
-    Caps of releases are composed as those of one fit. If marginals were chosen in several releases,
-    the family is the list of all families. No marginal of a release gets a larger share of the sum
-    than it might get of its own release. Fixed requirements may be counted as chosen, and
-    requirements of tables in pure epsilon as those of single attributes.
+    Caps of releases are composed like the caps of one fit. If marginals were chosen in several
+    releases, the candidates are the candidates of all releases. No marginal of a release gets a
+    larger share of the sum than it might get of its own release. Fixed requirements may be counted
+    as chosen. Requirements of tables in pure epsilon may be counted as requirements of single
+    attributes.
 
     Examples
     --------

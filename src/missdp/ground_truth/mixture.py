@@ -41,19 +41,27 @@ def check_observed(observed: Mapping[str, float]) -> dict[str, float]:
 
 
 def observation_probability(required: RequiredAttributes, observed: Mapping[str, float]) -> float:
-    """Return the probability that all required attributes are observed, under independent masks.
+    """Return the probability that all required attributes of a row are observed.
+
+    Cells go missing independently of each other.
 
     Parameters
     ----------
     required : collection of str, or None
-        The required attributes. None: every row is read.
+        Names of the attributes that must be observed for a row to be read. None: every row is read.
     observed : mapping of str to float
-        Probabilities by attribute. Other attributes count as always observed (no amplification).
+        Probability of being observed by attribute, in [0, 1]. Other attributes count as always
+        observed (no amplification).
 
     Returns
     -------
     float
         From 0 to 1.
+
+    Raises
+    ------
+    ParameterError
+        If ``required`` is one text or has elements other than names.
 
     Examples
     --------
@@ -64,28 +72,36 @@ def observation_probability(required: RequiredAttributes, observed: Mapping[str,
 
 
 def amplified_epsilon(probability: float, epsilon: float) -> float:
-    """Return the loss log(1 + p(e^ε - 1)) of a pure mechanism that reads a row with probability p.
+    """Return the amplified epsilon of pure DP releases that read a row with some probability.
+
+    It is log(1 + p(e^ε - 1)) for releases of ε together that read a row with probability p.
 
     Parameters
     ----------
     probability : float
-        At least p, from 0 to 1: the result rises with p. The p of a row may depend on its values
-        (MAR, MNAR) if this bounds every row and rows lose values independently.
+        At least p, from 0 to 1. The result rises with p. The probability of a row may depend on its
+        values (missing at random, or not at random). This value must bound every row, and rows must
+        lose values independently.
     epsilon : float
-        ε >= 0 of all mechanisms that read the row, together.
+        ε >= 0 of all releases that read the row, together.
 
     Returns
     -------
     float
-        At most ε.
+        From 0 to ε.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
 
     Notes
     -----
     The output distribution with the row is the mixture (1-p)Q + pP. Q is the distribution without
-    the row, and e^{-ε} Q <= P <= e^{ε} Q. So the ratio is at most 1 + p(e^ε - 1), and at least
-    1 - p(1 - e^{-ε}) >= 1/(1 + p(e^ε - 1)). The linear figure pε is smaller and is *not* a bound.
-    It is the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024); arXiv:2602.01928
-    (2026) has it for rows that lose values independently.
+    the row, and e^{-ε} Q <= P <= e^{ε} Q. So the ratio is at most 1 + p(e^ε - 1), and at least 1 -
+    p(1 - e^{-ε}) >= 1/(1 + p(e^ε - 1)). The linear figure pε is smaller and is *not* a bound. It is
+    the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024); arXiv:2602.01928 (2026)
+    has it for rows that lose values independently.
 
     Examples
     --------
@@ -110,18 +126,22 @@ def max_observation_probability(
     smallest: int,
     always: Collection[str] = (),
 ) -> float:
-    """Return the largest probability of being observed, over all requirements the data may choose.
+    """Return the largest probability that a row is observed on attributes that the data chose.
+
+    A requirement is a set of attributes that a row must have observed to be read. The result bounds
+    all requirements that the data may choose. Cells go missing independently.
 
     Parameters
     ----------
     attributes : collection of str
-        Every attribute that a requirement might contain. The list must be complete: an attribute
-        that is left out could be the one with the smallest missing rate.
+        Every attribute that a requirement might contain. The list must be complete: an omitted
+        attribute could have the smallest missing rate.
     observed : mapping of str to float
-        π_a. Other attributes count as always observed.
+        Probability of being observed by attribute, in [0, 1]. Other attributes count as always
+        observed.
     smallest : int
         Every requirement contains at least this number of attributes, for all data.
-    always : collection of str
+    always : collection of str, default ()
         Attributes that every requirement contains, for all data.
 
     Returns
@@ -132,7 +152,7 @@ def max_observation_probability(
     Raises
     ------
     ParameterError
-        If ``smallest`` is out of range.
+        If ``smallest`` or a probability is out of range.
 
     Examples
     --------
@@ -153,19 +173,21 @@ def max_observation_probability(
 def distinct_targets_bound(
     epsilons: Sequence[float], *, attributes: Collection[str], observed: Mapping[str, float]
 ) -> float:
-    """Return a bound for data-chosen requirements if each measurement has a target of its own.
+    """Return a bound on the epsilon, before values went missing, of releases on other attributes.
 
-    Bayesian networks are an example: every attribute is the child of exactly one measurement, in an
-    order that the data chose. The requirement of a measurement contains its child.
+    The attributes that releases require were chosen from the data. Each release needs a target, an
+    attribute that it shares with no other release. Bayesian networks are an example: every
+    attribute is the child of exactly one measurement, in an order that the data chose. A row is
+    read only if the child is observed.
 
     Parameters
     ----------
     epsilons : sequence of float
-        ε_j of the pure measurements, at most one for each attribute.
+        ε_j of the pure DP releases, at most one for each attribute.
     attributes : collection of str
         Every attribute that may be a target.
     observed : mapping of str to float
-        π_a. Other attributes count as always observed.
+        Probability π_a of being observed by attribute. Other attributes count as always observed.
 
     Returns
     -------
@@ -179,9 +201,9 @@ def distinct_targets_bound(
 
     Notes
     -----
-    The mixture of every structure is at most that of the requirements {target_j}. They are
-    disjoint, hence Σ_j log(1 + π_target(j)(e^{ε_j} - 1)). Its summand has increasing differences
-    in (π, ε). By the rearrangement inequality, the sorted pairing is the worst of all assignments.
+    The mixture of every structure is at most the mixture of the requirements {target_j}. They are
+    disjoint, hence Σ_j log(1 + π_target(j)(e^{ε_j} - 1)). Its summand has increasing differences in
+    (π, ε). By the rearrangement inequality, the sorted pairing is the worst of all assignments.
 
     Examples
     --------
@@ -198,14 +220,18 @@ def distinct_targets_bound(
 
 @dataclass(frozen=True, kw_only=True)
 class MaskMixture:
-    """An (ε̄, δ̄) bound for the ground truth, with its relaxed attributes.
+    """Epsilon and delta of several releases for the table before values went missing.
+
+    `mask_mixture` returns it. The mask of a row states which of its cells are missing. The bound
+    averages over masks.
 
     Attributes
     ----------
     epsilon, delta : float
-        The bound. It is valid in any case.
+        The bound, under add-remove adjacency. It is valid in any case.
     relaxed : tuple of str
-        Attributes that were treated as always observed, because too many requirements overlap.
+        Names of attributes that were treated as always observed, because too many requirements
+        overlap. The bound is larger than necessary if there are any.
 
     Examples
     --------
@@ -220,7 +246,13 @@ class MaskMixture:
 
     @property
     def exact(self) -> bool:
-        """Whether the bound is the exact mask mixture."""
+        """Return whether the bound is the exact average over all patterns of missing cells.
+
+        Returns
+        -------
+        bool
+            False if attributes were treated as always observed. The bound is then valid but larger.
+        """
         return not self.relaxed
 
 
@@ -232,12 +264,13 @@ def mask_mixture(
     observed: Mapping[str, float],
     treewidth_limit: int = 20,
 ) -> MaskMixture:
-    """Return a bound on the loss of mechanisms if cells go missing completely at random.
+    """Return a bound on epsilon and delta if the cells of a row go missing completely at random.
 
-    Mechanism j reads a row only if all attributes of its requirement S_j are observed in it. It is
-    (ε_j, δ_j)-DP under add-remove adjacency. Masks are independent with known probabilities π of
-    being observed. Let ε(m) = Σ_j ε_j·1[S_j observed in mask m]. Then the composition is (ε̄,
-    δ̄)-DP for the ground truth with ε̄ = log E_m[exp ε(m)] and δ̄ = Σ_j δ_j·Π_{a ∈ S_j} π_a.
+    Release j reads a row only if all attributes of its requirement S_j are observed in it. It is
+    (ε_j, δ_j)-DP under add-remove adjacency. The mask of a row states which cells are missing.
+    Masks are independent with known probabilities π of being observed. Let ε(m) = Σ_j ε_j·1[S_j
+    observed in mask m]. Then all releases together are (ε̄, δ̄)-DP for the table before values went
+    missing, with ε̄ = log E_m[exp ε(m)] and δ̄ = Σ_j δ_j·Π_{a ∈ S_j} π_a.
 
     Parameters
     ----------
@@ -248,16 +281,18 @@ def mask_mixture(
     deltas : sequence of float, optional
         δ_j in [0, 1], all zero by default.
     observed : mapping of str to float
-        π_a in [0, 1], or upper bounds on it (the result rises with every π_a). Other attributes
-        count as always observed.
-    treewidth_limit : int
-        Largest number of neighbours of a variable that is summed out. With more, some attributes
-        are treated as always observed. This is an upper bound, and the result states them.
+        π_a in [0, 1] by attribute, or upper bounds on it (the result rises with every π_a). Other
+        attributes count as always observed.
+    treewidth_limit : int, default 20
+        Largest number of neighbours of a variable that is summed out, at least 1. With more, some
+        attributes are treated as always observed. This is an upper bound, and the result states
+        them.
 
     Returns
     -------
     MaskMixture
-        The bound.
+        Epsilon and delta for the table before values went missing, under add-remove adjacency. Also
+        the attributes that were treated as always observed.
 
     Raises
     ------
@@ -343,22 +378,31 @@ _TAIL = 1e-15  # mass of losses that are treated as infinite
 
 
 def amplified_profile_delta(epsilon: float, *, probability: float, profile: Profile) -> float:
-    """Return the privacy profile, at one ε̄, of a composition with one requirement.
+    """Return the delta at one epsilon of releases, for the table before values went missing.
+
+    All releases share one requirement: a set of attributes that a row must have observed to be
+    read. A privacy profile is delta as a function of epsilon. The result is the profile for the
+    table before values went missing.
 
     Parameters
     ----------
     epsilon : float
         ε̄ >= 0 at which to evaluate.
     probability : float
-        p in [0, 1]: the probability that the requirement is met, or an upper bound on it.
+        p in [0, 1]: the probability that a row meets the requirement, or an upper bound on it.
     profile : callable
-        δ(ε) for ε >= 0 of the composition on every row, non-increasing, valid in both directions of
-        add-remove adjacency.
+        δ(ε) for ε >= 0 of all releases together if they read every row. It is non-increasing, and
+        valid in both directions of add-remove adjacency.
 
     Returns
     -------
     float
-        δ̄(ε̄), the larger of the two directions.
+        δ̄(ε̄), the larger of the two directions, from 0 to 1.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
 
     Notes
     -----
@@ -406,14 +450,20 @@ def _removing(epsilon: Floats, p: float) -> tuple[Floats, Floats]:
 
 
 def amplified_profile_epsilon(delta: float, *, probability: float, profile: Profile) -> float:
-    """Return the smallest ε̄ at which `amplified_profile_delta` is at most ``delta``, rounded up.
+    """Return the epsilon at one delta of releases, for the table before values went missing.
+
+    It is the smallest ε̄ at which `amplified_profile_delta` is at most ``delta``, rounded up.
 
     Parameters
     ----------
     delta : float
         Target δ̄ in (0, 1), or 0 for a profile that reaches 0.
-    probability, profile
-        As for :func:`amplified_profile_delta`.
+    probability : float
+        p in [0, 1]: the probability that a row has all required attributes observed, or an upper
+        bound on it.
+    profile : callable
+        δ(ε) for ε >= 0 of all releases together if they read every row. It is non-increasing, and
+        valid in both directions of add-remove adjacency.
 
     Returns
     -------
@@ -424,6 +474,8 @@ def amplified_profile_epsilon(delta: float, *, probability: float, profile: Prof
     ------
     UnprovenError
         If the profile does not fall to ``delta`` below ε̄ = 1000.
+    ParameterError
+        If a number is out of range.
 
     Examples
     --------
@@ -450,29 +502,38 @@ def amplified_profile_epsilon(delta: float, *, probability: float, profile: Prof
 def amplified_loss_distribution(
     loss: PrivacyLossDistribution, probability: float, *, interval: float = _INTERVAL
 ) -> PrivacyLossDistribution:
-    """Return the privacy loss distribution of a composition with one requirement.
+    """Return the privacy loss distribution of releases, for the table before values went missing.
+
+    All releases share one requirement: a set of attributes that a row must have observed to be
+    read.
 
     Parameters
     ----------
     loss : dp_accounting PrivacyLossDistribution
-        Distribution of the composition on every row, pessimistic, for add-remove adjacency.
+        Distribution of all releases together if they read every row, pessimistic, for add-remove
+        adjacency.
     probability : float
-        p, as for :func:`amplified_profile_delta`.
-    interval : float
-        The grid of ``loss`` and of the result.
+        p in [0, 1]: the probability that a row meets the requirement, or an upper bound on it.
+    interval : float, default 1e-4
+        Distance of two privacy losses on the grid of ``loss`` and of the result.
 
     Returns
     -------
     dp_accounting PrivacyLossDistribution
-        A pessimistic distribution. Compose it with those of requirements that share no attribute
-        with this one.
+        A pessimistic distribution. Compose it with distributions of releases whose requirements
+        share no attribute with this requirement.
+
+    Raises
+    ------
+    ParameterError
+        If the probability is out of range.
 
     Notes
     -----
     The two profiles of `amplified_profile_delta` are computed on a grid and joined by straight
     lines in e^ε. The lines are upper bounds, since divergences are convex in e^ε. At ε < 0 each
-    profile follows from the other: the divergence at e^ε is 1 - e^ε plus e^ε times that of the
-    other direction at e^{-ε}.
+    profile follows from the other: the divergence at e^ε is 1 - e^ε plus e^ε times the
+    divergence of the other direction at e^{-ε}.
 
     Examples
     --------

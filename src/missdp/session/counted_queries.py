@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 
 class CountQuery:
-    """Base class of queries. One row changes one number by one, unless a subclass states otherwise.
+    """Base class of queries whose exact answer is a table of counts or a list of scores.
+
+    One row changes one number of the answer by at most one, unless a subclass states otherwise. A
+    query has public or released values only. A subclass defines ``label`` and ``exact``. It
+    overrides ``sensitivity``, ``reads``, ``check`` and ``answered_by`` where they differ.
 
     Attributes
     ----------
@@ -44,16 +48,52 @@ class CountQuery:
 
     @property
     def label(self) -> str:
-        """Public name."""
+        """Return the public name of a query for counts, as reports and accounting events state it.
+
+        Returns
+        -------
+        str
+            Public.
+        """
         raise NotImplementedError
 
     @property
     def reads(self) -> Clique | None:
-        """The attributes that are counted together, or None if every row is read."""
+        """Return the attributes whose combinations of values a query counts.
+
+        The strategy for missing cells decides from them which cells a row must have observed.
+
+        Returns
+        -------
+        tuple of str or None
+            None if every row is read, with or without missing cells. Public.
+        """
         return None
 
     def plan(self, rows: CountedRows, mechanism: Any) -> Release:
-        """Return the release of the query, or raise an error. Public facts alone decide."""
+        """Return the plan of the release that answers a query: event to charge, and noise.
+
+        Public facts alone decide. Nothing is read or charged.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows, of which only public facts are used.
+        mechanism : Noise, Selection or Cost
+            The mechanism, of the type ``answered_by``, or the cost to spend on noise.
+
+        Returns
+        -------
+        Release
+            The accounting event, the noise, and the exact computation, which a session calls.
+
+        Raises
+        ------
+        ParameterError
+            If the rows cannot answer the query, or the mechanism is of another type.
+        UnprovenError
+            If a `Selection` states a smaller sensitivity than the scores have.
+        """
         self.check(rows)
         if isinstance(mechanism, Cost):
             norm = 1 if mechanism.privacy_measure == "pure" else 2
@@ -71,31 +111,79 @@ class CountQuery:
         return Release(event, mechanism, partial(self.exact, rows))
 
     def steps(self, rows: CountedRows) -> int:
-        """Return the number of steps in a row of the exact answer. Public."""
+        """Return the number of counting units into which a query's exact answer divides one row.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows, of which only public facts are used.
+
+        Returns
+        -------
+        int
+            1, unless rows have survey weights. Public.
+        """
         return rows.facts.steps
 
     def check(self, rows: CountedRows) -> None:
-        """Raise an error if the rows cannot answer the query. Public facts alone decide."""
+        """Raise an error if private rows cannot answer a query, by public facts alone.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows, of which only public facts are used.
+
+        Raises
+        ------
+        ParameterError
+            If the schema lacks an attribute of the query.
+        """
         rows.refuse_unknown(self.reads or ())
 
     def sensitivity(self, norm: float) -> float:
-        """Return the sensitivity of the answer to one row, in the L1 or the L2 norm."""
+        """Return the largest change of a query's exact answer by one added or removed row.
+
+        Parameters
+        ----------
+        norm : float
+            The norm of the change: 1 for L1, 2 for L2, infinity for the largest change of one
+            number.
+
+        Returns
+        -------
+        float
+            1 by default, in rows. Public.
+        """
         del norm
         return 1
 
     def exact(self, rows: CountedRows) -> Any:
-        """Return the exact answer. Private."""
+        """Return the exact answer of a query, which only a session computes, after the charge.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows.
+
+        Returns
+        -------
+        object
+            The exact answer. Private.
+        """
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Marginal(CountQuery):
-    """Query for the number of counted rows with each combination of some attributes' codes.
+    """Query for the number of rows with each combination of values of some attributes.
+
+    Pass it to `Session.measure` with `Noise`. One row changes one count by one. The strategy for
+    missing cells decides which rows are counted, and whether "missing" is a value.
 
     Parameters
     ----------
     clique : tuple of str
-        The attributes.
+        Names of the attributes. Empty: the number of counted rows.
 
     Examples
     --------
@@ -110,25 +198,54 @@ class Marginal(CountQuery):
 
     @property
     def reads(self) -> Clique:
-        """The attributes. The strategy decides which of them a row must have observed."""
+        """Return the attributes whose combinations of values the query counts.
+
+        The strategy for missing cells decides which of them a row must have observed.
+
+        Returns
+        -------
+        tuple of str
+            Names of attributes. Public.
+        """
         return self.clique
 
     @property
     def label(self) -> str:
-        """Public name."""
+        """Return the public name of a query for counts, with the names of its attributes.
+
+        Returns
+        -------
+        str
+            For example ``"marginal age x sex"``.
+        """
         return "marginal " + " x ".join(self.clique) if self.clique else "number of counted rows"
 
     def exact(self, rows: CountedRows) -> Ints:
-        """Return the counts. Private."""
+        """Return the exact number of rows with each combination of values.
+
+        Only a session calls it, after the charge.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows.
+
+        Returns
+        -------
+        ndarray of int64
+            Counts with one axis for each attribute, in units of ``1 / steps`` rows. Private.
+        """
         return rows.counts_of(self.clique)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tree(CountQuery):
-    """Query for the number of rows in each node of a dyadic tree over an attribute's levels.
+    """Query for the number of rows in nested intervals of an attribute's ordered levels.
 
-    A row without a value is in no node. Any other row is in one node of each level of the tree. If
-    L levels are counted, the row changes L of all counts by 1.
+    The intervals are the nodes of a dyadic tree: halves, quarters, and so on. Pass the query to
+    `Session.measure` with `Noise`. A row without a value is in no interval. Any other row is in one
+    interval of each depth of the tree. If L depths are counted, the row changes L of all counts by
+    1.
 
     Parameters
     ----------
@@ -137,10 +254,20 @@ class Tree(CountQuery):
     size : int
         Number of levels of the attribute.
     levels : sequence of int
-        Levels of the tree that are counted. Level 1 is the halves (``missdp.inference.dyadic``).
+        Depths of the tree that are counted. Depth 1 is the halves (``missdp.inference.dyadic``).
     within : (int, int)
-        The first cell of the tree, and the first cell after it. Cells outside are counted as the
-        nearest cell inside.
+        The first level of the tree, and the first level after it. Outer levels count as the nearest
+        level inside.
+
+    Raises
+    ------
+    ParameterError
+        If the tree has fewer than two levels of the attribute, or lacks a depth.
+
+    Examples
+    --------
+    >>> Tree(name="age", size=8, levels=(1, 2), within=(0, 8)).sensitivity(1)
+    2.0
     """
 
     name: str
@@ -159,21 +286,59 @@ class Tree(CountQuery):
 
     @property
     def reads(self) -> Clique:
-        """The attribute."""
+        """Return the attribute whose levels form the tree.
+
+        Returns
+        -------
+        tuple of str
+            One name. Public.
+        """
         return (self.name,)
 
     @property
     def label(self) -> str:
-        """Public name."""
+        """Return the public name of the query, with the name of its attribute.
+
+        Returns
+        -------
+        str
+            For example ``"tree age"``.
+        """
         return f"tree {self.name}"
 
     def sensitivity(self, norm: float) -> float:
-        """Return the sensitivity of the counts: sqrt(L) in L2 norm, and L in L1 norm."""
+        """Return the largest change of the counts in a tree of intervals by one row.
+
+        Parameters
+        ----------
+        norm : float
+            1 for the L1 norm, any other number for the L2 norm.
+
+        Returns
+        -------
+        float
+            The number L of counted depths in L1 norm, and its square root, rounded up, in L2 norm.
+            In rows.
+        """
         depth = len(self.levels)
         return float(depth) if norm == 1 else math.nextafter(math.sqrt(depth), math.inf)
 
     def exact(self, rows: CountedRows) -> Ints:
-        """Return the counts of all levels, one level after the other. Private."""
+        """Return the exact number of rows in each interval of the tree.
+
+        Only a session calls it, after the charge.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_intervals,)
+            Counts of all intervals, one depth after the other, in units of ``1 / steps`` rows.
+            Private.
+        """
         cells, (start, stop) = rows.counts_of((self.name,))[: self.size], self.within
         place = np.clip(np.arange(len(cells)), start, stop - 1) - start
         inside = np.zeros(stop - start, dtype=np.int64)

@@ -54,7 +54,9 @@ QUERIES = (RowCount, UnitSums, MissingKinds, Marginal, Tree, Misfits, Dependence
 
 @dataclass(frozen=True)
 class CountedFacts:
-    """Public facts about counted rows.
+    """Public facts about the private rows of which a session counts combinations of values.
+
+    `Session.facts` returns them. A cell of the rows is a code: the number of its level or bin.
 
     Attributes
     ----------
@@ -62,17 +64,28 @@ class CountedFacts:
         Schema of the counted columns, without rules and derived attributes
         (`missdp.schema.modelled`).
     strategy : Strategy
-        Strategy for rows with missing cells.
-    modelled : Modelled
+        Strategy for rows with missing cells: which rows are counted, and how missing cells are
+        treated.
+    modelled : ModelView
         Relation of ``schema`` to the declared schema.
     sizes : dict of str to int
         Number of codes of each attribute in the counts, including "missing" if it is a level.
     steps : int
-        Number of steps in a row of the exact counts: 1, unless rows have weights.
+        Number of parts into which one row is divided in exact counts: 1, unless rows have survey
+        weights.
     declared_rows : int or None
         Number of rows, if it was declared public.
     has_fine_codes : bool
         Whether the change `FineCodes` is available.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> from missdp.session import CountedRows
+    >>> from missdp.sources import MemorySource, strategy_named
+    >>> rows = CountedRows.from_source(MemorySource(yrbss().table()), strategy_named("joint"))
+    >>> rows.facts.shape(("gender", "grade"))
+    (3, 6)
     """
 
     schema: Schema
@@ -84,28 +97,69 @@ class CountedFacts:
     has_fine_codes: bool = False
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
-        """Return the shape of a clique's counts."""
+        """Return the shape of the table of counts over some attributes.
+
+        Parameters
+        ----------
+        clique : tuple of str
+            Names of the attributes.
+
+        Returns
+        -------
+        tuple of int
+            Number of codes of each attribute, in the order of ``clique``. Public.
+        """
         return tuple(self.sizes[name] for name in clique)
 
     def sums_to_row_count(self, clique: Clique) -> bool:
-        """Whether the clique's counts add up to the number of all rows."""
+        """Return whether the counts over some attributes add up to the number of all rows.
+
+        This fails if rows are counted only where these attributes are observed.
+
+        Parameters
+        ----------
+        clique : tuple of str
+            Names of the attributes.
+
+        Returns
+        -------
+        bool
+            Public: it follows from schema and strategy.
+        """
         return self.strategy.implies_total(clique, self.schema)
 
     @property
     def same_total(self) -> bool:
-        """Whether all cliques have an equal total. If not, each counts the rows observed on it."""
+        """Return whether the tables of counts over any attributes add up to one common total.
+
+        If not, each table counts the rows in which its attributes are observed.
+
+        Returns
+        -------
+        bool
+            Public: it follows from schema and strategy.
+        """
         return self.strategy.every_row_counts(self.schema)
 
 
 @dataclass(frozen=True, eq=False)
 class LevelMerge:
-    """Change that merges levels into groups, which are public or released.
+    """Change of private rows that merges levels of attributes into groups.
 
-    Attributes
+    Pass it to `Session.apply`. The groups are public or released. A row has the group of its level
+    as its new code. "Missing" remains a code of its own.
+
+    Parameters
     ----------
-    groups : mapping of str to ndarray of int64
-        For each attribute the group of each level, ``0..k - 1``. "Missing" remains a code of its
-        own. The arrays are copied.
+    groups : mapping of str to ndarray of int64, shape (n_levels,)
+        For each attribute the group of each level, from 0 to the number of groups less 1. The
+        arrays are copied when the change is applied.
+
+    Examples
+    --------
+    >>> change = LevelMerge({"grade": np.array([0, 0, 1, 1])})  # four grades in two groups
+    >>> change.groups["grade"].tolist()
+    [0, 0, 1, 1]
     """
 
     groups: Mapping[str, Ints]
@@ -113,17 +167,19 @@ class LevelMerge:
 
 @dataclass(frozen=True, eq=False)
 class Recoding:
-    """Change that codes the rows by another schema, which has other bins.
+    """Change of private rows that codes them by another schema, which has other bins.
 
-    Attributes
+    Pass it to `Session.apply`. The new bins are public or released.
+
+    Parameters
     ----------
     schema : Schema
         The same attributes, some of them with other bins.
-    cells : mapping of str to ndarray of int64
-        For each attribute whose codes differ, the new code of each old code. Single attributes that
-        were counted before need not be counted again.
+    cells : mapping of str to ndarray of int64, shape (n_old_codes,)
+        For each attribute whose codes differ, the new code of each old code. Attributes that were
+        counted singly before need not be counted again.
     fine_schema : Schema, optional
-        The schema for the change `FineCodes`.
+        A schema with narrower bins, for a later change `FineCodes`.
     """
 
     schema: Schema
@@ -133,23 +189,46 @@ class Recoding:
 
 @dataclass(frozen=True)
 class FineCodes:
-    """Change that codes the rows by the fine schema of `Recoding`."""
+    """Change of private rows that codes them by the narrower bins of an earlier `Recoding`.
+
+    Pass it to `Session.apply`. It needs a `Recoding` with a ``fine_schema``.
+    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CountedRows:
-    """Private rows, raw and as they are counted, with their public facts.
+    """Private rows of which a session counts combinations of values, with public facts about them.
 
-    Attributes
+    Synthesizers measure these rows. Make them with `CountedRows.from_source` and pass them to a
+    `Session`, which charges a budget before anything is counted. Sensitivities are proven under
+    add-remove adjacency.
+
+    Parameters
     ----------
     facts : CountedFacts
-        Public.
+        Schema, strategy for missing cells, and shapes of counts. Public.
     raw : MarginalSource
         The raw rows. Private.
     source : MarginalSource
         The modelled columns of the rows. Private.
     counts : PrivateCounts
         Exact counts. Private.
+    unit_sums : ndarray of int64, shape (2,), optional
+        The exact answer of the query `UnitSums`. Private.
+    fine : CountedRows, optional
+        The rows with narrower bins, for the change `FineCodes`.
+    scores : dict
+        Exact scores that were computed before. Private.
+    counted_kinds : dict
+        Exact counts of missing cells by kind that were computed before. Private.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> from missdp.sources import MemorySource, strategy_named
+    >>> rows = CountedRows.from_source(MemorySource(yrbss().table()), strategy_named("joint"))
+    >>> rows.adjacency
+    'add-remove'
     """
 
     facts: CountedFacts
@@ -172,7 +251,7 @@ class CountedRows:
         declared_rows: int | None = None,
         unit_sums: Ints | None = None,
     ) -> CountedRows:
-        """Return the rows of a source, counted by a strategy for missing cells.
+        """Return the private rows of a source, to be counted by a strategy for missing cells.
 
         Parameters
         ----------
@@ -188,7 +267,7 @@ class CountedRows:
         Returns
         -------
         CountedRows
-            Nothing is read before the first count.
+            Rows for a `Session`. Nothing is read before the first count.
 
         Raises
         ------
@@ -213,12 +292,25 @@ class CountedRows:
 
     @property
     def ledger(self) -> str:
-        """Name of the ledger budget that must pay for the rows, empty if there is none."""
+        """Return the name of the ledger budget that must pay for the private rows.
+
+        Returns
+        -------
+        str
+            The name that the schema states, empty if there is none. Public.
+        """
         return self.raw.schema.ledger
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions of every answer, which follow from public facts about the rows."""
+        """Return the conditions of the guarantee of every answer about the private rows.
+
+        Returns
+        -------
+        tuple of Condition
+            `RowFunctionsTested`, and further conditions for other engines and a declared row count.
+            Public.
+        """
         engine, rows = outside_engine(self.raw), self.facts.declared_rows
         outside = (CountedOutsideTheKernel(engine),) if engine else ()
         declared = () if rows is None else (DeclaredRowCount(n=rows),)
@@ -227,7 +319,26 @@ class CountedRows:
     # Queries
 
     def plan(self, query: Any, mechanism: Any) -> Release:
-        """Return the release of a query, or raise an error. Public facts alone decide."""
+        """Return the plan of the release that answers a query: the event to charge, and the noise.
+
+        Parameters
+        ----------
+        query : object
+            A `RowCount`, `UnitSums`, `MissingKinds`, `Marginal`, `Tree`, `Misfits`, `Dependences`
+            or `RowProducts`.
+        mechanism : Noise, Selection or Cost
+            The mechanism, of the type that the query takes, or the cost to spend on noise.
+
+        Returns
+        -------
+        Release
+            Public facts alone decide. Nothing is read or charged.
+
+        Raises
+        ------
+        ParameterError
+            If the query is of another type (subclasses included), or the rows cannot answer it.
+        """
         if type(query) not in QUERIES:  # a subclass could state another sensitivity
             types = ", ".join(kind.__name__ for kind in QUERIES)
             raise ParameterError(f"counted rows answer queries of the types {types}")
@@ -235,11 +346,31 @@ class CountedRows:
         return count_query.plan(self, mechanism)
 
     def expect(self, queries: Iterable[Any]) -> None:
-        """Note the queries that may follow, so that few passes over the rows answer all of them."""
+        """Note the queries that may follow, so that few passes over the rows answer all of them.
+
+        Nothing is read.
+
+        Parameters
+        ----------
+        queries : iterable
+            The queries. Only `Marginal` queries matter.
+        """
         self.counts.expect(query.clique for query in queries if type(query) is Marginal)
 
     def codes_for_training(self) -> Callable[[], dict[str, NDArray[Any]]]:
-        """Return a function that returns the codes of the counted rows, or raise an error."""
+        """Return a function that reads the codes of the private rows for a network training.
+
+        Returns
+        -------
+        callable
+            Function without parameters. It returns a dictionary from each attribute to an array of
+            codes, one for each counted row. Private: a session calls it after the charge.
+
+        Raises
+        ------
+        ParameterError
+            If the rows are streamed, or have survey weights. Nothing is read.
+        """
         if not isinstance(self.source, HeldSource):
             raise ParameterError(
                 "training needs the rows in memory, and these are streamed; read them with "
@@ -250,12 +381,34 @@ class CountedRows:
         return self.counts.codes
 
     def refuse_unknown(self, clique: Iterable[str]) -> None:
-        """Raise an error for attributes that the schema does not have."""
+        """Raise an error for names that are not attributes of the schema.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            The names.
+
+        Raises
+        ------
+        ParameterError
+            If the schema lacks a name.
+        """
         if unknown := {*clique} - {*self.facts.schema.names}:
             raise ParameterError(f"there is no attribute {min(unknown)!r}")
 
     def required(self, clique: Clique | None) -> frozenset[str]:
-        """Return the attributes that a row must have observed before rules fill any cell."""
+        """Return the attributes that a row must have observed (not missing) to enter some counts.
+
+        Parameters
+        ----------
+        clique : tuple of str or None
+            Names of the counted attributes. None: every row is read.
+
+        Returns
+        -------
+        frozenset of str
+            Attributes whose values rules may fill are not included. Public.
+        """
         if clique is None:
             return frozenset()
         facts = self.facts
@@ -263,7 +416,13 @@ class CountedRows:
 
     @property
     def codes_of_rows(self) -> dict[str, int]:
-        """Number of possible codes of each attribute of the rows. Public."""
+        """Return the number of possible codes of each attribute of the private rows.
+
+        Returns
+        -------
+        dict of str to int
+            Levels or bins, and one more for missing if rows with missing cells are counted. Public.
+        """
         facts = self.facts
         missing = not facts.strategy.complete_only and not facts.strategy.models_missingness
         return {a.name: facts.sizes[a.name] + (a.nullable and missing) for a in facts.schema}
@@ -271,20 +430,75 @@ class CountedRows:
     # Private computations of queries
 
     def counts_of(self, clique: Clique) -> Ints:
-        """Return the counts of a clique, in steps."""
+        """Return the exact number of private rows with each combination of some attributes' codes.
+
+        Only queries call it, after the charge of a session.
+
+        Parameters
+        ----------
+        clique : tuple of str
+            Names of the attributes.
+
+        Returns
+        -------
+        ndarray of int64
+            Counts in the shape of ``facts.shape(clique)``, in units of ``1 / facts.steps`` rows.
+            Private.
+        """
         return next(self.count([clique]))[1]
 
     def count(self, cliques: Iterable[Clique]) -> Iterator[tuple[Clique, Ints]]:
-        """Yield each clique with its counts, in steps, in few passes over the rows."""
+        """Yield the exact counts over several sets of attributes, in few passes over the rows.
+
+        Only queries call it, after the charge of a session.
+
+        Parameters
+        ----------
+        cliques : iterable of tuple of str
+            Names of the attributes of each set.
+
+        Yields
+        ------
+        clique : tuple of str
+            Names of the attributes.
+        counts : ndarray of int64
+            Counts in the shape of ``facts.shape(clique)``, in units of ``1 / facts.steps`` rows.
+            Private.
+        """
         for clique, counts in self.counts.count(cliques):
             yield clique, check_counts(counts, self.facts.shape(clique))
 
     def in_rows(self, counts: Ints) -> NDArray[Any]:
-        """Return counts in rows, exactly."""
+        """Return exact counts in units of rows, also if rows have survey weights.
+
+        Parameters
+        ----------
+        counts : ndarray of int64
+            Counts in units of ``1 / facts.steps`` rows. Private.
+
+        Returns
+        -------
+        ndarray
+            The counts divided by ``facts.steps``, of equal shape. Private.
+        """
         return counts if self.facts.steps == 1 else counts / self.facts.steps
 
     def kinds(self, name: str) -> Ints:
-        """Return the number of missing cells of an attribute of each kind."""
+        """Return the exact number of missing cells of an attribute for each kind of missing value.
+
+        Kinds are "missing", and "refused", "unknown" and "not_asked" where they are declared. Only
+        queries call it, after the charge of a session.
+
+        Parameters
+        ----------
+        name : str
+            Name of the attribute.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_kinds,)
+            Plainly missing cells first. Private.
+        """
         modelled, full = self.facts.modelled, self.facts.modelled.full_schema
         if (name,) not in self.counted_kinds:  # all in one pass
             cliques = dict.fromkeys([(name,), *((other,) for other in modelled.kinds)])
@@ -295,10 +509,25 @@ class CountedRows:
     # Changes, each row by itself
 
     def changed(self, change: Any, rng: Rng) -> CountedRows:
-        """Return the rows after a change, which is applied when they are counted.
+        """Return the private rows after a change, which is applied when they are counted.
 
-        The change has a type of this file, or is a row function of a registered type that fills
-        every missing cell.
+        Parameters
+        ----------
+        change : LevelMerge, Recoding, FineCodes or row function
+            The change. A row function has a registered type and fills every missing cell.
+        rng : callable
+            Function that returns a generator, from which a row function draws values.
+
+        Returns
+        -------
+        CountedRows
+            The changed rows. Nothing is read now.
+
+        Raises
+        ------
+        ParameterError
+            If the change is of another type or does not fit the rows, or if levels were merged
+            before.
         """
         if isinstance(self.counts, MergedCounts):
             raise ParameterError("rows of merged levels are not changed again")

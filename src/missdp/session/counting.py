@@ -56,29 +56,39 @@ Reads: TypeAlias = Literal["counts", "weights", "rows"]
 
 @runtime_checkable
 class MarginalSource(Protocol):
-    """Exact counts of a private table. They are private and must not be released.
+    """Protocol of sources of a private table, which return exact numbers of rows.
 
-    An implementation needs a schema and one method. The conformance suite in ``tests/sources``
-    runs over every implementation.
+    The numbers are private and must not be released: a `Session` adds noise to them. An
+    implementation defines a schema and the method ``counts``. The tests in ``tests/sources`` run
+    over every implementation of this package.
 
     Notes
     -----
-    Adding or removing one row changes each clique's counts by at most 1 in one cell (L1 and L2
+    Adding or removing one row changes each table of counts by at most 1 in one cell (L1 and L2
     sensitivity 1), missing cells or not.
     """
 
     @property
     def schema(self) -> Schema:
-        """Public facts about the columns."""
+        """Return the public facts about the columns of the private table.
+
+        Returns
+        -------
+        Schema
+            Public.
+        """
         ...
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count the rows in every cell of every clique, in one pass over the data.
+        """Return the exact number of private rows with each combination of attribute values.
+
+        All tables of counts are made in one pass over the rows.
 
         Parameters
         ----------
         cliques : iterable of tuple of str
-            Attribute names. Their order is the order of the axes. The empty clique counts all rows.
+            Names of the attributes of each table of counts (clique). Their order is the order of
+            the axes. The empty clique counts all rows.
         rows : {"observed", "extended"}
             ``"observed"``: only rows observed on all attributes of the clique, in the shape
             ``schema.shape(clique)``. ``"extended"``: every row, with missing as the last level of
@@ -87,7 +97,7 @@ class MarginalSource(Protocol):
         Returns
         -------
         dict of tuple of str to array of int64
-            One array per distinct clique.
+            One array for each distinct clique. Private.
 
         Raises
         ------
@@ -102,7 +112,25 @@ class MarginalSource(Protocol):
 
 
 def check_counts(counts: Ints, shape: tuple[int, ...]) -> Ints:
-    """Return counts of a source, or raise an error if their shape or type is wrong."""
+    """Return exact counts of a source, after a check of their shape and type.
+
+    Parameters
+    ----------
+    counts : ndarray
+        The counts. Private.
+    shape : tuple of int
+        The public shape.
+
+    Returns
+    -------
+    ndarray of int64
+        The counts.
+
+    Raises
+    ------
+    DataError
+        If shape or type is wrong. The message quotes no count.
+    """
     if counts.shape != shape or counts.dtype.kind not in "iu":
         raise DataError("counts do not have their public shape; nothing was released")
     return counts
@@ -275,12 +303,21 @@ def _cell_index(codes: Mapping[str, NDArray[np.unsignedinteger]], group: _Group)
 
 
 class CountingSource(abc.ABC):
-    """Base class of sources whose rows are added to a `Counter`, a chunk at a time.
+    """Base class of sources that count private rows in this package, a chunk of rows at a time.
+
+    Each chunk of rows, as codes (numbers of levels or bins), is added to a `Counter`. A subclass
+    defines ``_count``.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public facts about the columns.
 
     Attributes
     ----------
     engine : str
-        The engine that counts in place of the kernel, empty if the kernel counts.
+        Public name of the engine that counts in place of the `Counter`, such as a database. Empty
+        by default.
     """
 
     engine: ClassVar[str] = ""
@@ -290,24 +327,96 @@ class CountingSource(abc.ABC):
         self.schema = schema
 
     def counts(self, cliques: Iterable[Clique], *, rows: Rows) -> Counts:
-        """Count every clique, as `MarginalSource.counts` describes."""
+        """Return the exact number of private rows with each combination of attribute values.
+
+        All tables of counts are made in one pass over the rows.
+
+        Parameters
+        ----------
+        cliques : iterable of tuple of str
+            Names of the attributes of each table of counts (clique). The empty clique counts all
+            rows.
+        rows : {"observed", "extended"}
+            ``"observed"``: only rows observed on all attributes of the clique. ``"extended"``:
+            every row, with missing as the last level of each nullable attribute.
+
+        Returns
+        -------
+        dict of tuple of str to array of int64
+            One array for each distinct clique, with one axis for each attribute. In rows, or in
+            units of a fraction of a row if rows have survey weights. Private.
+
+        Raises
+        ------
+        ParameterError
+            If a clique repeats an attribute or has too many cells to hold in memory.
+        SchemaError
+            If a clique names an attribute that the schema does not declare.
+        DataError
+            If the data does not fit the schema or cannot be read. The message quotes no value and
+            no count.
+        """
         counter = self._counter(check_cliques(self.schema, cliques, rows))
         self._count(counter, None)
         return counter.result(rows)
 
     def weighted_counts(self, cliques: Iterable[Clique], weight: RowWeight) -> Counts:
-        """Add up the weights of the rows in every cell of every clique, missing cells included."""
+        """Return the exact sum of the weights of private rows with each combination of values.
+
+        The weight of a row is a whole number that depends on its codes (numbers of levels or bins)
+        only.
+
+        Parameters
+        ----------
+        cliques : iterable of tuple of str
+            Names of the attributes of each table of sums. Rows with missing cells are included.
+        weight : RowWeight
+            Function from codes to the weight of each row.
+
+        Returns
+        -------
+        dict of tuple of str to array of int64
+            One array for each distinct clique, with missing as the last level of nullable
+            attributes. Private.
+
+        Raises
+        ------
+        ParameterError
+            If a clique repeats an attribute or has too many cells to hold in memory.
+        SchemaError
+            If a clique names an attribute that the schema does not declare.
+        DataError
+            If the data does not fit the schema or cannot be read.
+        """
         counter = self._counter(check_cliques(self.schema, cliques, "extended"))
         self._count(counter, weight)
         return counter.result("extended")
 
     @property
     def weighed(self) -> bool:
-        """Whether rows have weights, so that counts are in steps. Public."""
+        """Return whether rows have survey weights, so that counts are in fractions of a row.
+
+        Returns
+        -------
+        bool
+            Public.
+        """
         return False
 
     def paid_by(self, budget: Filter | None) -> Self:
-        """Return the rows without the ledger of their schema, if the budget stands in this ledger.
+        """Return these private rows for use with a budget that is in the ledger of their schema.
+
+        A schema may name a ledger (database of budgets) that must pay for its rows.
+
+        Parameters
+        ----------
+        budget : Filter or None
+            The budget that pays for the rows.
+
+        Returns
+        -------
+        CountingSource
+            The rows with a schema that names no ledger. The source itself if its schema names none.
 
         Raises
         ------

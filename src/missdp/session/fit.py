@@ -49,22 +49,22 @@ OpenSession: TypeAlias = Callable[..., Session]
 
 @dataclass(frozen=True, kw_only=True)
 class FitPlan:
-    """Costs of a fit, which parameters and public facts fix before anything is read.
+    """Costs of a fit of a synthesizer, which are fixed before any private row is read.
 
-    Attributes
+    Parameters
     ----------
     label : str
-        Public name, for the shared budget.
+        Public name of the fit, for the shared budget.
     epsilon : float
         Epsilon of the complete fit.
     delta : float
         Delta of the complete fit, including failures.
     cap : Filter
-        A fresh filter that pays for every measurement of the fit.
-    failures : tuple of ApproximateEvent
-        Events outside the filter: a rare level may be released with a small probability.
-    trainings : tuple of SampledGaussianEvent
-        Trainings of networks, which follow the measurements.
+        A fresh budget that pays for every measurement of the fit.
+    failures : tuple of ApproximateEvent, default ()
+        Accounting events outside the budget: a rare level may be released with a small probability.
+    trainings : tuple of SampledGaussianEvent, default ()
+        Accounting events of trainings of networks, which follow the measurements.
     """
 
     label: str
@@ -76,17 +76,34 @@ class FitPlan:
 
     @property
     def uncounted(self) -> tuple[Event, ...]:
-        """The events that are charged in addition to the cap of the filter."""
+        """Return the accounting events of a fit that are charged in addition to its budget.
+
+        Returns
+        -------
+        tuple of Event
+            Failures and trainings.
+        """
         return (*self.failures, *self.trainings)
 
     def check(self) -> None:
-        """Raise an error if the filter may spend more than the epsilon or delta of the fit."""
+        """Raise an error if the budget of a fit may spend more than the fit's epsilon or delta.
+
+        Raises
+        ------
+        ParameterError
+            If the budget is too large.
+        """
         delta = exact(self.cap.delta) + sum(exact(event.delta) for event in self.failures)
         if not (self.cap.epsilon <= self.epsilon and delta <= exact(self.delta)):
             raise ParameterError("the filter of a fit is larger than the fit as a whole may be")
 
     def composed(self) -> TrainingPlan | None:
-        """Return a plan that proves the trainings together with the cap, or None without trainings.
+        """Return a plan that proves the trainings of a fit together with its budget.
+
+        Returns
+        -------
+        TrainingPlan or None
+            None if there are no trainings.
 
         Raises
         ------
@@ -96,12 +113,22 @@ class FitPlan:
         return TrainingPlan(self.cap, self.trainings, self.epsilon) if self.trainings else None
 
     def is_affordable_within(self, shared: Filter | Composition) -> bool:
-        """Whether a shared budget covers the fit.
+        """Return whether a budget that is shared with other releases covers the fit.
+
+        Parameters
+        ----------
+        shared : Filter or Composition
+            The shared budget. Nothing is charged.
+
+        Returns
+        -------
+        bool
+            True if the complete fit can be charged now.
 
         Raises
         ------
         UnprovenError
-            If the budget counts in another privacy measure than the fit.
+            If the shared budget counts in another privacy measure than the fit.
         """
         try:
             return shared.can_afford(self.cap.filter(), *self.uncounted)
@@ -111,13 +138,37 @@ class FitPlan:
         return False
 
     def charge(self, shared: Filter | Composition, conditions: Iterable[Condition]) -> None:
-        """Charge a shared budget with the largest cost of the fit, or raise an error."""
+        """Charge a budget that is shared with other releases with the largest cost of the fit.
+
+        Parameters
+        ----------
+        shared : Filter or Composition
+            The shared budget.
+        conditions : iterable of Condition
+            Conditions of the guarantee of the fit.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the fit is not covered. Nothing is charged.
+        """
         trained = (FloatingPointTraining(),) if self.trainings else ()
         stated, extra = (*conditions, *trained), self.uncounted
         shared.reserve(self.cap, label=self.label, conditions=stated, extra_events=extra)
 
     def guarantee(self, conditions: Iterable[Condition]) -> Guarantee:
-        """Return the guarantee of the fit, which its constructor proves from the events."""
+        """Return the privacy guarantee of the fit, which follows from its accounting events.
+
+        Parameters
+        ----------
+        conditions : iterable of Condition
+            Conditions of the guarantee, in addition to those that were charged.
+
+        Returns
+        -------
+        Guarantee
+            Guarantee of all releases of the fit, for the incomplete table.
+        """
         spent = self.cap.spent
         conditions = (*spent.conditions, *conditions)
         if not self.uncounted:
@@ -132,7 +183,7 @@ class FitPlan:
 
 
 class FitSteps(Protocol, Generic[Result]):
-    """Protocol of the steps of a fit, which a synthesizer implements.
+    """Protocol of the steps of a fit, which a synthesizer defines and `fit` calls in order.
 
     The steps are trusted only to keep the contracts that are stated here.
 
@@ -145,28 +196,73 @@ class FitSteps(Protocol, Generic[Result]):
     unread: bool
 
     def checked_plan(self) -> FitPlan:
-        """Return the plan, or raise an error. Parameters and public facts alone decide."""
+        """Return the plan of the costs of a fit, from parameters and public facts alone.
+
+        Returns
+        -------
+        FitPlan
+            Nothing is read or charged.
+
+        Raises
+        ------
+        MissDPError
+            If parameters or public facts do not permit the fit.
+        """
 
     def remedy(self, shared: Filter | Composition, plan: FitPlan) -> str:
-        """Return a sentence on the remedy if a shared budget does not cover the fit."""
+        """Return a sentence on the remedy if a shared budget does not cover the fit.
+
+        Parameters
+        ----------
+        shared : Filter or Composition
+            The budget that is shared with other releases.
+        plan : FitPlan
+            The costs of the fit.
+
+        Returns
+        -------
+        str
+            Public.
+        """
 
     def refuse_unread(self) -> None:
         """Raise the errors of `read` that follow from public facts, before a ledger is charged."""
 
     def read(self) -> None:
-        """Open the private rows. The result for one row depends on that row and public facts."""
+        """Open the private rows of the fit.
+
+        The result for one row must depend on that row and public facts alone.
+        """
 
     def conditions(self) -> Iterable[Condition]:
-        """Return the conditions of the guarantee, which follow from public facts."""
+        """Return the conditions of the guarantee of the fit, which follow from public facts.
+
+        Returns
+        -------
+        iterable of Condition
+            Public.
+        """
 
     def learn(self, open_session: OpenSession) -> Result:
-        """Measure rows in sessions, which ``open_session`` makes, and learn from releases."""
+        """Measure the private rows in sessions, and learn a model from the released answers.
+
+        Parameters
+        ----------
+        open_session : callable
+            ``open_session(rows, limit=None)`` returns a `Session` that charges the budget of the
+            fit.
+
+        Returns
+        -------
+        object
+            The learned result. Released.
+        """
 
 
 def fit(
     steps: FitSteps[Result], *, budget: Filter | Composition | None, random_state: int | None
 ) -> tuple[Result, Guarantee]:
-    """Check, charge, read, release and fit, and return the result with its guarantee.
+    """Run the steps of a fit in a fixed order: check, charge, read, release and learn.
 
     Parameters
     ----------
@@ -180,7 +276,7 @@ def fit(
     Returns
     -------
     learned : object
-        The result of ``steps.learn``.
+        The result of ``steps.learn``. Released.
     guarantee : Guarantee
         Guarantee of all releases of the fit.
 
@@ -188,6 +284,8 @@ def fit(
     ------
     BudgetExceededError
         If the shared budget does not cover the fit. Nothing is charged, and nothing is read.
+    ParameterError
+        If ``random_state`` is invalid, or the plan exceeds the epsilon or delta of the fit.
     """
     noise, plan = NoiseSource.from_seed(random_state), steps.checked_plan()
     plan.check()

@@ -35,18 +35,19 @@ from missdp.types import Ints
 
 
 class HeldSource(CountingSource):
-    """Source of rows in memory.
+    """Source of private rows that are held in memory, as codes (numbers of levels or bins).
 
     Parameters
     ----------
     schema : Schema
         Public facts about the rows.
     rows : callable
-        Returns the columns: codes of every attribute, and numbers of some. Private.
+        Function that returns the columns: codes of every attribute, and numbers of some. Private.
     valued : frozenset of str
-        Attributes that have numbers besides codes. Public.
+        Names of attributes that have numbers in addition to codes. Public.
     weights : ndarray of int64, shape (n_rows,), optional
-        The amount that each row counts, in steps. Private. By default each row counts one.
+        The amount that each row counts, in fractions of a row. Private. By default each row counts
+        one.
     """
 
     def __init__(
@@ -64,30 +65,41 @@ class HeldSource(CountingSource):
 
     @property
     def weighed(self) -> bool:
-        """Whether rows have weights, so that counts are in steps. Public."""
+        """Return whether rows have survey weights, so that counts are in fractions of a row.
+
+        Returns
+        -------
+        bool
+            Public.
+        """
         return self._weights is not None
 
     def mapped(
         self, function: RowFunction, schema: Schema, generator: np.random.Generator | None = None
     ) -> Self:
-        """Return the result of a row function on these rows, with their weights.
+        """Return a source of the rows that a row function makes of these private rows.
+
+        A row function maps one row to one row, independently of other rows. It is applied when the
+        rows are first counted.
 
         Parameters
         ----------
         function : RowFunction
             Function of a registered type.
         schema : Schema
-            Public facts about the result.
+            Public facts about the resulting rows.
         generator : numpy.random.Generator, optional
-            Draws the random numbers of rows.
+            Source of the random numbers of rows.
 
         Returns
         -------
         HeldSource
-            The function is applied when the rows are first counted. Private.
+            The resulting rows, with the weights of these rows. Private.
 
         Raises
         ------
+        ParameterError
+            If the type of the function is not registered.
         SchemaError
             If the schema declares another unit, weight or ledger than the schema of this source.
         """
@@ -101,7 +113,18 @@ class HeldSource(CountingSource):
         return result
 
     def observed_on(self, names: Iterable[str]) -> Self:
-        """Return the rows without a missing cell in these attributes, with their weights."""
+        """Return a source of the private rows that have no missing cell in some attributes.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Names of the attributes.
+
+        Returns
+        -------
+        HeldSource
+            These rows, with their weights. Private.
+        """
         rows, columns = self._rows(), dict(self._rows())
         if self._weights is not None:
             columns["weights", ""] = self._weights
@@ -113,7 +136,13 @@ class HeldSource(CountingSource):
         return result
 
     def code_columns(self) -> dict[str, NDArray[Any]]:
-        """Return the codes of every attribute. Private."""
+        """Return the codes (numbers of levels or bins) of every attribute of the private rows.
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n_rows,)
+            One column for each attribute of the schema. Private.
+        """
         rows = self._rows()
         return {name: rows[name] for name in self.schema.names}
 

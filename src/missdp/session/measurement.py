@@ -15,38 +15,66 @@ from missdp.serialization import Record
 from missdp.types import Floats
 
 Radius: TypeAlias = Callable[[float], float]
-"""Function from a probability to the half-width that holds the noise of a number with it."""
+"""Function from a probability to a half-width that holds the noise with this probability."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class Total(Record):
-    """A released number of rows with the variance of its noise (0: declared public)."""
+    """A released number of rows with the variance of its noise.
+
+    Parameters
+    ----------
+    value : float
+        The number of rows. Released, or declared public. It may be negative if noise is large.
+    variance : float
+        Variance of the noise, in squared rows. 0 if the number was declared public.
+
+    Examples
+    --------
+    >>> Total(1003.0, 4.0).std
+    2.0
+    """
 
     value: float
     variance: float
 
     @property
     def std(self) -> float:
-        """Standard deviation of the noise."""
+        """Return the standard deviation of the noise of this number of rows.
+
+        Returns
+        -------
+        float
+            In rows. 0 if the number was declared public.
+        """
         return math.sqrt(self.variance)
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """A released value, the mechanism that drew it, and the event that was charged for it.
+    """A released answer of a query, with its noise and the charged accounting event.
 
-    It has no exact value.
+    `Session.measure` returns it. It contains no exact value, so it may be stored and published.
 
     Attributes
     ----------
-    value
-        The released value, for example an array of counts.
-    mechanism
+    value : object
+        The released answer, for example an array of noisy counts.
+    mechanism : object
         The mechanism that drew the value, with the scale of its noise.
     event : Event
-        The charged event.
+        The charged accounting event.
     radius : callable or None
-        Function from a probability to the half-width that holds the noise of each number with it.
+        Function from a probability to the half-width that holds the noise of each number with this
+        probability. None if it is not known.
+
+    Examples
+    --------
+    >>> from missdp.session import Noise
+    >>> noise = Noise("laplace", 2.0)
+    >>> event = noise.event(1.0, required=None, label="number of rows by sex")
+    >>> Measurement([30, 51], noise, event).values.tolist()
+    [30.0, 51.0]
     """
 
     value: Any
@@ -56,5 +84,11 @@ class Measurement:
 
     @property
     def values(self) -> Floats:
-        """The released numbers."""
+        """Return the released numbers of this measurement as an array of floats.
+
+        Returns
+        -------
+        ndarray of float64
+            In the shape of ``value``. Released.
+        """
         return np.asarray(self.value, dtype=np.float64)

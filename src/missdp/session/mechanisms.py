@@ -25,7 +25,7 @@ from missdp.session.noise import NoiseSource, SelectionMethod, check_scale
 from missdp.types import Floats, Ints
 
 CountNoise = Literal["laplace", "gaussian"]
-"""The noise of released counts."""
+"""Name of the distribution of the noise that is added to counts: Laplace or Gaussian."""
 
 
 # Rows. Larger counts are clipped, which moves no two neighbours further apart. So adding noise
@@ -55,19 +55,27 @@ _NOISE_FACTOR = 1 + 1e-12
 
 @dataclass(frozen=True)
 class Noise:
-    """Laplace or Gaussian noise of released counts.
+    """Discrete Laplace or Gaussian noise that is added to counts before they are released.
+
+    Pass it to `Session.measure` with a query for counts. Laplace noise is charged as pure DP, and
+    Gaussian noise as zCDP or Gaussian DP.
 
     Parameters
     ----------
     kind : {"laplace", "gaussian"}
-        Laplace noise is pure DP. Gaussian noise is zCDP.
+        The distribution of the noise.
     scale : float
-        The Laplace scale, or the Gaussian sigma, in rows. Above 0.
+        The Laplace scale, or the Gaussian sigma, in rows. Above 0, at most 2**40.
     steps : int, default 1
-        Number of steps in one row, if rows have weights. Exact counts and noise are then
-        whole numbers of steps, and the noise has ``steps`` times the scale. A row changes a count
-        by at most ``steps`` steps, so the cost does not depend on ``steps``. Released counts are
-        rounded to whole rows.
+        Number of parts into which one row is divided, if rows have survey weights. Exact counts and
+        noise are then whole numbers of these parts, and the noise has ``steps`` times the scale. A
+        row changes a count by at most ``steps`` parts, so the cost does not depend on ``steps``.
+        Released counts are rounded to whole rows.
+
+    Raises
+    ------
+    ParameterError
+        If the kind is unknown, or the scale is out of range.
 
     Examples
     --------
@@ -86,18 +94,26 @@ class Noise:
 
     @classmethod
     def from_cost(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
-        """Return the noise for which whole numbers of a given sensitivity cost at most ``cost``.
+        """Return the least noise with which the release of counts costs at most a given amount.
 
         Parameters
         ----------
         cost : Cost
-            The cost of the release.
+            The cost of the release. Pure epsilon gives Laplace noise, and zCDP and Gaussian DP give
+            Gaussian noise.
         sensitivity : float, default 1.0
-            In L1 norm for a cost in pure epsilon, otherwise in L2 norm.
+            Largest change of the counts by one row, in L1 norm for a cost in pure epsilon,
+            otherwise in L2 norm.
 
         Returns
         -------
         Noise
+            The noise, in rows.
+
+        Raises
+        ------
+        ParameterError
+            If the cost is 0 or so small that the scale exceeds 2**40.
 
         Examples
         --------
@@ -115,26 +131,61 @@ class Noise:
 
     @property
     def norm(self) -> float:
-        """The norm of the sensitivity: 1 for Laplace noise, 2 for Gaussian noise."""
+        """Return the norm in which the sensitivity of counts is measured for this noise.
+
+        Returns
+        -------
+        float
+            1 for Laplace noise, 2 for Gaussian noise.
+        """
         return 1 if self.kind == "laplace" else 2
 
     @property
     def variance(self) -> float:
-        """Variance of the noise of one count."""
+        """Return the variance of the noise of one released count.
+
+        Returns
+        -------
+        float
+            In squared rows: twice the squared Laplace scale, or the squared Gaussian sigma.
+        """
         return 2 * self.scale**2 if self.kind == "laplace" else self.scale**2
 
     @property
     def std(self) -> float:
-        """Standard deviation of the noise of one count."""
+        """Return the standard deviation of the noise of one released count.
+
+        Returns
+        -------
+        float
+            In rows.
+        """
         return math.sqrt(self.variance)
 
     @property
     def error(self) -> float:
-        """Mean absolute noise of one count."""
+        """Return the mean absolute noise of one released count.
+
+        Returns
+        -------
+        float
+            In rows.
+        """
         return self.scale if self.kind == "laplace" else math.sqrt(2 / math.pi) * self.scale
 
     def radius(self, level: float) -> float:
-        """Return the half-width that holds the noise of one count with this probability."""
+        """Return the half-width of an interval around 0 that holds the noise of one released count.
+
+        Parameters
+        ----------
+        level : float
+            Probability that the interval holds the noise, above 0 and below 1.
+
+        Returns
+        -------
+        float
+            In rows, including one row for the discreteness of the noise.
+        """
         from scipy.special import ndtri
 
         if self.kind == "laplace":
@@ -142,14 +193,55 @@ class Noise:
         return 1 - self.scale * float(ndtri((1 - level) / 2))
 
     def draw(self, exact: Ints, source: NoiseSource) -> Ints:
-        """Return counts plus noise."""
+        """Return exact counts plus independent random noise.
+
+        Only a session calls it, after the charge.
+
+        Parameters
+        ----------
+        exact : ndarray of int64
+            Exact counts, in units of ``1 / steps`` rows. Private.
+        source : NoiseSource
+            The source of random draws.
+
+        Returns
+        -------
+        ndarray of int64
+            Noisy counts in whole rows, of equal shape. Possibly negative. Released.
+
+        Raises
+        ------
+        DataError
+            If the counts are not finite whole numbers. The message quotes none of them.
+        """
         counts = _as_counts(exact)
         draw = source.discrete_laplace if self.kind == "laplace" else source.discrete_gaussian
         noisy = np.asarray(counts + draw(self._scale, counts.shape), dtype=np.int64)
         return noisy if self.steps == 1 else np.rint(noisy / self.steps).astype(np.int64)
 
     def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
-        """Return the event of a release of numbers with this sensitivity and noise."""
+        """Return the accounting event of a release of counts with this noise.
+
+        Parameters
+        ----------
+        sensitivity : float
+            Largest change of the counts by one row, in rows. In L1 norm for Laplace noise, in L2
+            norm for Gaussian noise.
+        required : iterable of str or None
+            Attributes that a row must have observed to be counted. None: every row is counted.
+        label : str
+            Public name of the release.
+
+        Returns
+        -------
+        Event
+            A `LaplaceEvent` or a `GaussianEvent`.
+
+        Raises
+        ------
+        ParameterError
+            If ``sensitivity * steps`` is below 1.
+        """
         scaled = sensitivity * self.steps
         facts: dict[str, Any] = {"required": required, "label": label, "sensitivity": scaled}
         if self.kind == "laplace":
@@ -164,18 +256,32 @@ class Noise:
 
 @dataclass(frozen=True)
 class Selection:
-    """Selection of the candidate with the largest noisy score.
+    """Private selection of the candidate with the largest noisy score.
+
+    Pass it to `Session.measure` with a query for scores, such as `Misfits`. Only the position of
+    the selected candidate is released.
 
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Pure epsilon of the selection, above 0.
     sensitivity : float
-        Largest change of a score by one row.
-    method : {"exponential", "permute-and-flip"}
+        Largest change of a score by one row, above 0.
+    method : {"exponential", "permute-and-flip"}, default "exponential"
         ``"exponential"``: Gumbel noise. The range of the privacy loss is bounded, which costs less
         in zCDP and in Gaussian DP than an arbitrary epsilon-DP mechanism. ``"permute-and-flip"``:
-        exponential noise. It selects better candidates, but only epsilon-DP is proven.
+        exponential noise (McKenna & Sheldon 2020). It selects better candidates, but only
+        epsilon-DP is proven.
+
+    Raises
+    ------
+    ParameterError
+        If the method is unknown, or a number is out of range.
+
+    Examples
+    --------
+    >>> Selection(epsilon=0.5, sensitivity=1.0).scale
+    4.0
     """
 
     epsilon: float
@@ -192,16 +298,65 @@ class Selection:
 
     @property
     def scale(self) -> float:
-        """Scale of the noise, rounded up so that the promise holds."""
+        """Return the scale of the noise that is added to each score of the selection.
+
+        Returns
+        -------
+        float
+            2 * sensitivity / epsilon in the unit of the scores, rounded up so that the stated
+            epsilon holds.
+        """
         return scale_for(self.sensitivity, self.epsilon, count=2)
 
     def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
-        """Return the event of a selection among candidates whose scores have this sensitivity."""
+        """Return the accounting event of a selection among candidates.
+
+        Parameters
+        ----------
+        sensitivity : float
+            Largest change of a score by one row.
+        required : iterable of str or None
+            Attributes that a row must have observed to be read. None: every row is read.
+        label : str
+            Public name of the release.
+
+        Returns
+        -------
+        Event
+            A `SelectionEvent` for the exponential mechanism, a `PureEvent` for permute-and-flip.
+
+        Raises
+        ------
+        UnprovenError
+            If the scores are more sensitive than the selection states.
+        """
         if sensitivity > self.sensitivity:
             raise UnprovenError("a score is more sensitive than its selection")
         kind = SelectionEvent if self.method == "exponential" else PureEvent
         return kind(epsilon=self.epsilon, required=required, label=label)  # type: ignore[arg-type]
 
     def draw(self, exact: Floats, source: NoiseSource) -> int:
-        """Return the position of the selected candidate."""
+        """Return the position of the candidate that is selected at random by its score.
+
+        Only a session calls it, after the charge.
+
+        Parameters
+        ----------
+        exact : ndarray of float64, shape (n_candidates,)
+            Exact scores. Private.
+        source : NoiseSource
+            The source of random draws.
+
+        Returns
+        -------
+        int
+            Position of the selected candidate, from 0. Released.
+
+        Raises
+        ------
+        ParameterError
+            If there is no candidate.
+        DataError
+            If a score is not finite.
+        """
         return source.noisy_max(exact, self.scale, method=self.method)

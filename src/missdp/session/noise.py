@@ -66,7 +66,10 @@ Words: TypeAlias = Callable[[int], WordArray]
 """Function that returns a number of words of independent fair bits."""
 Size = int | tuple[int, ...]
 SelectionMethod = Literal["exponential", "permute-and-flip"]
-"""The noise of scores, of which the largest is selected."""
+"""Name of the mechanism that selects a candidate by its noisy score.
+
+``"exponential"`` adds Gumbel noise to scores, and ``"permute-and-flip"`` adds exponential noise.
+"""
 # Larger scales are far above any useful noise. This limit is far below an overflow of 64 bits.
 check_scale = partial(check_number, max_value=2.0**40, exclude_min=True)
 _AT_ONCE = 2**15  # words in one pass, so that a pass stays in the processor's cache
@@ -324,32 +327,48 @@ def _coins(scores: Floats, picks: Ints, scale: float, words: Words) -> Flags:
 
 
 class NoiseSource:
-    """Base class of sources of noise: `SecureNoise` for releases, `SeededNoise` for tests.
+    """Base class of sources of random noise: `SecureNoise` for releases, `SeededNoise` for tests.
 
-    Both use the same exact samplers, with different random bits.
+    Both draw from exactly the stated discrete distributions, with different random bits. A subclass
+    passes a function that returns random words to the constructor, and defines ``generator``.
+
+    Parameters
+    ----------
+    words : callable
+        Function from a number to an array of this many independent random 64-bit words.
+
+    Examples
+    --------
+    >>> NoiseSource.from_seed(0).discrete_laplace(2.0, 5).shape
+    (5,)
     """
 
     conditions: ClassVar[tuple[Condition, ...]] = ()
-    """Conditions of every release with this source."""
+    """Conditions of the guarantee of every release with this source of noise."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
 
     @staticmethod
     def from_seed(random_state: int | None = None) -> NoiseSource:
-        """Return a new source of noise for a ``random_state`` argument.
+        """Return a new source of random noise: secure noise, or reproducible noise from a seed.
 
         Parameters
         ----------
-        random_state : int or None
-            None (the default) gives `SecureNoise`. A seed, at least 0, gives `SeededNoise`, whose
-            releases carry the condition `ExplicitSeed`.
+        random_state : int or None, default None
+            None gives `SecureNoise`. A seed, at least 0, gives `SeededNoise`, whose releases carry
+            the condition `ExplicitSeed`.
+
+        Returns
+        -------
+        NoiseSource
+            The source.
 
         Raises
         ------
         ParameterError
-            If ``random_state`` is anything else. A source or generator of the caller would receive
-            the exact scores of selections.
+            If ``random_state`` is neither None nor a whole number of at least 0. A source or
+            generator of the caller would receive the exact scores of selections.
 
         Examples
         --------
@@ -367,42 +386,72 @@ class NoiseSource:
         return f"{type(self).__name__}()"
 
     def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing (sampling synthetic rows, say)."""
+        """Return a random generator for post-processing of released values, which gives no privacy.
+
+        Returns
+        -------
+        numpy.random.Generator
+            The generator, for example for drawing synthetic rows.
+        """
         raise NotImplementedError
 
     def discrete_laplace(self, scale: float, size: Size) -> Ints:
-        """Draw integers of a shape with mass proportional to exp(-abs(x) / scale), exactly.
+        """Return random integers with the discrete Laplace distribution, drawn exactly.
+
+        The mass of an integer x is proportional to exp(-abs(x) / scale).
 
         Parameters
         ----------
         scale : float
             Above 0, at most 2**40.
         size : int or tuple of int
-            The shape.
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray of int64
+            Independent draws.
+
+        Raises
+        ------
+        ParameterError
+            If the scale is out of range.
         """
         return _draw("laplace", check_scale("scale", scale), size, self._words)
 
     def discrete_gaussian(self, sigma: float, size: Size) -> Ints:
-        """Draw integers of a shape with mass proportional to exp(-x^2 / (2 sigma^2)), exactly.
+        """Return random integers with the discrete Gaussian distribution, drawn exactly.
+
+        The mass of an integer x is proportional to exp(-x^2 / (2 sigma^2)).
 
         Parameters
         ----------
         sigma : float
             Above 0, at most 2**40.
         size : int or tuple of int
-            The shape.
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray of int64
+            Independent draws.
+
+        Raises
+        ------
+        ParameterError
+            If sigma is out of range.
         """
         return _draw("gaussian", check_scale("sigma", sigma), size, self._words)
 
     def noisy_max(self, scores: Floats, scale: float, *, method: SelectionMethod) -> int:
-        """Return the index of the largest score after adding independent noise to each.
+        """Return the position of the largest score after adding independent noise to each score.
 
         Parameters
         ----------
-        scores : array of float, shape (k,)
+        scores : array of float, shape (n_candidates,)
             The scores, all finite. There is at least one. Private.
         scale : float
-            Scale of the noise, above 0, at most 2**40.
+            Scale of the noise in the unit of the scores, above 0, at most 2**40.
         method : {"exponential", "permute-and-flip"}
             Let the scale be 2 * sensitivity / epsilon. The exponential mechanism adds Gumbel noise
             and has an epsilon-bounded range. Permute-and-flip adds exponential noise and is
@@ -411,10 +460,12 @@ class NoiseSource:
         Returns
         -------
         int
-            The index. Released.
+            The position, from 0. Released.
 
         Raises
         ------
+        ParameterError
+            If there is no score, or the scale or the method is invalid.
         DataError
             If a score is not finite.
         """
@@ -424,9 +475,25 @@ class NoiseSource:
         return choose(values, scale, self._words)
 
     def coins(self, rate: float, count: int) -> Flags:
-        """Flip ``count`` independent coins that are True with probability at most ``rate``.
+        """Return independent random coins that are True with at most a given probability.
 
-        The rate is rounded down to a multiple of 2**-64. Floats from 2**-11 on are such multiples.
+        Parameters
+        ----------
+        rate : float
+            The probability, in [0, 1]. It is rounded down to a multiple of 2**-64. Floats from
+            2**-11 on are such multiples.
+        count : int
+            Number of coins.
+
+        Returns
+        -------
+        ndarray of bool, shape (count,)
+            The coins.
+
+        Raises
+        ------
+        ParameterError
+            If the rate is out of range.
         """
         if check_number("rate", rate, max_value=1.0) == 1:
             return np.ones(count, dtype=np.bool_)
@@ -434,30 +501,50 @@ class NoiseSource:
 
 
 class SecureNoise(NoiseSource):
-    """Exact discrete noise from the operating system's cryptographic generator. For releases.
+    """Source of exact discrete noise from the operating system's cryptographic generator.
 
     Draws have exactly the discrete Laplace or Gaussian distribution, without rounding or
     truncation, at tens of millions of draws per second. Selection adds Gumbel noise (the
     exponential mechanism) or exponential noise (permute-and-flip) to scores. Random bits are
     fetched for each call and never stored. So forked processes, threads and pickled copies share no
     bits. The duration of a draw is not hidden.
+
+    Examples
+    --------
+    >>> SecureNoise().discrete_laplace(2.0, (3, 2)).shape
+    (3, 2)
     """
 
     def __init__(self) -> None:
         super().__init__(os_words)
 
     def generator(self) -> np.random.Generator:
-        """Return a fresh generator seeded by the operating system, for post-processing only."""
+        """Return a fresh random generator for post-processing, which gives no privacy.
+
+        Returns
+        -------
+        numpy.random.Generator
+            Seeded by the operating system.
+        """
         return np.random.default_rng()
 
 
 class SeededNoise(NoiseSource):
-    """Reproducible noise by the same samplers from a NumPy generator. A release must not use it.
+    """Source of reproducible noise from a seed, for tests only. A release must not use it.
+
+    It has the samplers of `SecureNoise`, with bits of a NumPy generator. Every release carries
+    the condition `ExplicitSeed`, since anyone who knows the seed can subtract the noise.
 
     Parameters
     ----------
     seed : int or numpy.random.Generator
-        Two sources with equal integer seeds draw the same numbers.
+        Two sources with equal integer seeds draw equal numbers.
+
+    Examples
+    --------
+    >>> draws = [SeededNoise(7).discrete_gaussian(3.0, 4).tolist() for _ in range(2)]
+    >>> draws[0] == draws[1]
+    True
     """
 
     conditions = (ExplicitSeed(),)
@@ -473,7 +560,13 @@ class SeededNoise(NoiseSource):
         super().__init__(seeded_words(self._generator))
 
     def generator(self) -> np.random.Generator:
-        """Return a generator spawned from this one, for post-processing only."""
+        """Return a random generator for post-processing, which is derived from the seed.
+
+        Returns
+        -------
+        numpy.random.Generator
+            Each call returns another generator, spawned from the generator of the source.
+        """
         return self._generator.spawn(1)[0]
 
 

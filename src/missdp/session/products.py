@@ -72,13 +72,15 @@ Blocks = Annotated[Mapping[str, Floats], PlainValidator(_blocks)]
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class RowProducts(Record):
-    """Query for sums over rows of all products of two attributes' blocks of numbers.
+    """Query for sums over rows of numbers of their attributes, and of all products of two numbers.
 
-    A row's vector holds its blocks, times ``first_order_weight``, and all products of two numbers
-    from different blocks. The vector is clipped as a whole to ``clip`` in L2 norm and rounded to a
-    grid. The vectors of all rows are added up, and every number gets discrete Gaussian noise. So
-    the cost is not in pure epsilon. "Missing" is the last code of an attribute. All parameters are
-    public or released.
+    It measures all pairs of attributes in one release. Each code (level or bin) of an attribute has
+    a block of numbers, such as an indicator less its mean. The vector of a row has its blocks,
+    times ``first_order_weight``, and all products of two numbers from different blocks. The vector
+    is clipped as a whole to ``clip`` in L2 norm and rounded to a grid. The vectors of all rows are
+    added up, and every sum gets discrete Gaussian noise. So the cost is not in pure epsilon.
+    "Missing" is the last code of an attribute. All parameters are public or released.
+    `Session.measure` takes it with a `Cost`, and its value is a `Products`.
 
     Parameters
     ----------
@@ -92,10 +94,21 @@ class RowProducts(Record):
     extra_features : mapping of str to array of float, shape (codes, width), optional
         For some attributes, extra numbers in the vector, with the factor of the blocks and without
         products. They lie between -4 and 4.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range, or a block is not a table of numbers.
+
+    Examples
+    --------
+    >>> blocks = {"sex": np.eye(2), "age": np.array([[-0.5], [0.0], [0.5]])}
+    >>> RowProducts(blocks, clip=1.0).first_order_weight
+    1.0
     """
 
     max_numbers: ClassVar[int] = 60_000_000
-    """Largest number of numbers that are released together."""
+    """Largest number of sums that are released together."""
 
     blocks: Blocks
     clip: Annotated[float, Field(ge=2.0**-10, le=2.0**20)]
@@ -107,7 +120,28 @@ class RowProducts(Record):
         return RowProducts, (blocks, self.clip, self.first_order_weight, extra)
 
     def plan(self, rows: CountedRows, mechanism: Any) -> Release:
-        """Return the release of the sums for a cost, or raise an error by public facts."""
+        """Return the plan of the release of the noisy sums: the event to charge, and the noise.
+
+        Public facts alone decide. Nothing is read or charged.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows, of which only public facts are used.
+        mechanism : Cost
+            The cost of the release, in zCDP or Gaussian DP.
+
+        Returns
+        -------
+        Release
+            The accounting event, the noise, and the exact computation, which a session calls.
+
+        Raises
+        ------
+        ParameterError
+            If ``mechanism`` is not a `Cost`, or is in pure epsilon. If the blocks do not fit the
+            codes of the rows, or there are too many sums.
+        """
         if not isinstance(mechanism, Cost):
             raise ParameterError("sums of products are released for a cost")
         weighted_source(rows.raw)
@@ -120,22 +154,29 @@ class RowProducts(Record):
         return Release(event, sums.noise, partial(sums.exact, rows), read=sums.read)
 
     def on_grid(self, codes: Mapping[str, int], cost: Cost, *, steps: int = 1) -> _ProductSums:
-        """Return the sums on a grid of whole numbers, with their noise.
+        """Return the sums of products in multiples of a small step, with their discrete noise.
 
         Parameters
         ----------
         codes : mapping of str to int
             Number of possible codes of each attribute.
         cost : Cost
-            Cost of the release, not in pure epsilon.
+            Cost of the release, in zCDP or Gaussian DP.
         steps : int, default 1
-            Number of steps in a row. With several steps, rows have weights, which are rounded down
-            to the grid of factors. So this grid is then finer than the grid of blocks.
+            Number of parts into which one row is divided. With several parts, rows have survey
+            weights, which are rounded down to the grid of factors. So this grid is then finer than
+            the grid of blocks.
+
+        Returns
+        -------
+        object
+            The sums, which count exactly and read noisy sums. Public until they count.
 
         Raises
         ------
         ParameterError
-            If the blocks do not fit the codes, or there are too many numbers.
+            If the cost is in pure epsilon, the blocks do not fit the codes, or there are too many
+            numbers.
         """
         if cost.privacy_measure == "pure":
             raise ParameterError("the noise of products is Gaussian, which is never pure DP")

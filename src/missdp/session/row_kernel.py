@@ -52,9 +52,9 @@ FAILED = "a row could not be read or changed as the schema declares it"
 
 @dataclass(frozen=True)
 class Range:
-    """The public type and range of a column.
+    """Public type and range of the cells of a column, which the result of a row function must keep.
 
-    Attributes
+    Parameters
     ----------
     dtype : numpy dtype
         Type of every cell.
@@ -68,11 +68,37 @@ class Range:
 
     @classmethod
     def codes(cls, dtype: Any, size: int) -> Range:
-        """Return the range of codes ``0..size - 1``."""
+        """Return the range of a column of codes from 0 to a number of codes less 1.
+
+        Parameters
+        ----------
+        dtype : numpy dtype
+            Type of every cell.
+        size : int
+            Number of codes. Public.
+
+        Returns
+        -------
+        Range
+            Public.
+        """
         return cls(np.dtype(dtype), 0, size - 1)
 
     def holds(self, column: Any, n_rows: int) -> bool:
-        """Return whether a column has this type, this many rows and no cell out of range."""
+        """Return whether a column has the declared type and length, and no cell out of range.
+
+        Parameters
+        ----------
+        column : object
+            The column. Private.
+        n_rows : int
+            The number of rows. Private.
+
+        Returns
+        -------
+        bool
+            Private.
+        """
         if type(column) is not np.ndarray or column.dtype != self.dtype:
             return False
         if column.shape != (n_rows,):
@@ -106,10 +132,19 @@ def column_ranges(schema: Schema, valued: Iterable[str] = ()) -> dict[Any, Range
 
 @dataclass(frozen=True, eq=False)
 class RowFunction(abc.ABC):
-    """Base class of row functions, with the public types and ranges of the result.
+    """Base class of functions that change private rows, each row by itself.
 
-    Subclasses are frozen dataclasses that `row_function` registers. Their fields are read-only
-    copies of public or released values.
+    The result for one row must depend on this row, its random numbers and public or released values
+    only. The number of rows, types and ranges of the result are checked. Independence of other rows
+    is tested, and a guarantee states it as the condition `RowFunctionsTested`. A subclass is a
+    frozen dataclass that `row_function` registers. It defines ``columns`` and ``apply``, and
+    ``draws`` if it needs random numbers. Its fields are read-only copies of public or released
+    values.
+
+    Raises
+    ------
+    ParameterError
+        If a field has a mutable value of another type than array, mapping, list or tuple.
     """
 
     def __post_init__(self) -> None:
@@ -119,16 +154,29 @@ class RowFunction(abc.ABC):
     @property
     @abc.abstractmethod
     def columns(self) -> Mapping[Any, Range]:
-        """The columns of the result, with their public ranges."""
+        """Return the columns that a row function makes, with their public types and ranges.
+
+        Returns
+        -------
+        mapping to Range
+            The range of each column. The name of an attribute is the key of its codes. ``(VALUES,
+            attribute)`` is the key of its numbers.
+        """
 
     @property
     def draws(self) -> int:
-        """The number of uniform random numbers of each row."""
+        """Return the number of uniform random numbers that a row function needs for each row.
+
+        Returns
+        -------
+        int
+            0 by default. Public.
+        """
         return 0
 
     @abc.abstractmethod
     def apply(self, rows: Block, uniforms: Floats) -> Block:
-        """Return the columns of the changed rows, each row by itself.
+        """Return the columns of the changed rows, each row changed by itself.
 
         Parameters
         ----------
@@ -149,7 +197,26 @@ _REGISTERED: set[type[RowFunction]] = set()
 
 
 def row_function(kind: _Kind) -> _Kind:
-    """Register a type of row functions. A generic test runs over all registered types."""
+    """Register a class of row functions, as a decorator.
+
+    A row function changes private rows, each row by itself. A generic test runs over all registered
+    classes.
+
+    Parameters
+    ----------
+    kind : type
+        A frozen dataclass that derives from `RowFunction`.
+
+    Returns
+    -------
+    type
+        The class itself.
+
+    Raises
+    ------
+    ParameterError
+        If the class is not a frozen dataclass that derives from `RowFunction`.
+    """
     parameters = getattr(kind, "__dataclass_params__", None)
     if parameters is None or not parameters.frozen or not issubclass(kind, RowFunction):
         raise ParameterError("a row function is a frozen dataclass that derives from RowFunction")
@@ -158,12 +225,29 @@ def row_function(kind: _Kind) -> _Kind:
 
 
 def registered_types() -> frozenset[type[RowFunction]]:
-    """Return the types of row functions that were registered by the modules imported so far."""
+    """Return the classes of row functions that were registered by the modules imported so far.
+
+    Returns
+    -------
+    frozenset of type
+        Public.
+    """
     return frozenset(_REGISTERED)
 
 
 def check_registered(function: object) -> None:
-    """Raise ParameterError unless the type of a function is registered. No subclass is."""
+    """Raise an error unless the class of a row function is registered. Subclasses are not.
+
+    Parameters
+    ----------
+    function : object
+        The row function.
+
+    Raises
+    ------
+    ParameterError
+        If its class is not registered.
+    """
     if type(function) not in _REGISTERED:
         raise ParameterError(
             "rows are changed by registered row functions only. Declare the change as a frozen "
@@ -174,7 +258,7 @@ def check_registered(function: object) -> None:
 def map_rows(
     function: RowFunction, rows: Block, n_rows: int, generator: np.random.Generator | None = None
 ) -> dict[Any, NDArray[Any]]:
-    """Apply a row function to a block of rows, and check the result against its public ranges.
+    """Apply a row function to private rows, and check the result against its public ranges.
 
     Parameters
     ----------
@@ -190,12 +274,13 @@ def map_rows(
     Returns
     -------
     dict to ndarray
-        One array of ``n_rows`` cells for each column that the function declares.
+        One array of ``n_rows`` cells for each column that the function declares. Private.
 
     Raises
     ------
     ParameterError
-        If the type of the function is not registered.
+        If the type of the function is not registered, or it needs random numbers and no generator
+        is given.
     DataError
         If the function fails, or does not return ``n_rows`` rows within the public ranges. The text
         is fixed.

@@ -20,29 +20,30 @@ from missdp.types import Ints
 
 @dataclass(frozen=True, eq=False)
 class RowWeight:
-    """The factor that clips a row's vector of products: a whole number for each row.
+    """Function that returns, for each row, the factor that clips its vector of products.
 
     A row has a block of numbers for each attribute, of squared length ``squares[name][code]``. Some
     attributes have extra numbers that enter no product, of squared length
     ``extra_squares[name][code]``. The row's vector consists of the blocks, the extra numbers and
     the products of every two blocks. Blocks and extra numbers are multiplied by the factor ``f``,
-    which is ``first_order_weight``. Let S be the sum of the squared lengths of blocks, Q the sum of
-    the squares of these squared lengths, and R the sum of the squared lengths of the extra numbers.
-    The squared length of the vector is ``f^2 (S + R) + (S^2 - Q) / 2``. The weight is the largest
-    whole number, up to ``max_weight``, that makes the multiplied vector at most ``bound`` long.
+    which is ``first_order_weight``. Let S be the sum of the squared lengths of blocks. Let Q be the
+    sum of the squares of these squared lengths, and R the sum of the squared lengths of the extra
+    numbers. The squared length of the vector is ``f^2 (S + R) + (S^2 - Q) / 2``. The weight is the
+    largest whole number, up to ``max_weight``, that makes the multiplied vector at most ``bound``
+    long.
 
     Parameters
     ----------
     squares : mapping of str to array of int64, each of shape (n_codes,)
         For each attribute the squared length of the block of each code, at least 0.
     first_order_weight : int
-        At least 0.
+        Factor of blocks and extra numbers in the vector, at least 0.
     bound : int
-        At least 1.
+        Largest L2 norm of the multiplied vector, at least 1.
     max_weight : int
-        At least 1, below 2**32.
-    extra_squares : mapping of str to array of int64, each of shape (n_codes,)
-        For the attributes that have extra numbers.
+        Largest weight, at least 1 and below 2**32.
+    extra_squares : mapping of str to array of int64, each of shape (n_codes,), optional
+        For the attributes that have extra numbers, their squared length for each code.
 
     Examples
     --------
@@ -60,7 +61,13 @@ class RowWeight:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Attributes whose codes it reads."""
+        """Return the attributes whose codes determine the weight of a row.
+
+        Returns
+        -------
+        tuple of str
+            Public.
+        """
         return tuple(self.squares)
 
     def __call__(self, codes: Mapping[str, NDArray[Any]]) -> Ints:
@@ -82,14 +89,41 @@ class RowWeight:
         return np.asarray(np.floor(np.minimum(factor, self.max_weight)), dtype=np.int64)
 
     def recoded(self, codes: Mapping[str, Ints]) -> RowWeight:
-        """Return the weight for rows in another coding, which ``codes`` maps to this coding."""
+        """Return the function of row weights for rows that are coded in another way.
+
+        Parameters
+        ----------
+        codes : mapping of str to ndarray of int64
+            For each attribute, the present code of each code of the other coding.
+
+        Returns
+        -------
+        RowWeight
+            Equal weights for equal rows.
+        """
         squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
         extra = {name: lengths[codes[name]] for name, lengths in self.extra_squares.items()}
         return RowWeight(squares, self.first_order_weight, self.bound, self.max_weight, extra)
 
 
 def weighted_source(source: MarginalSource) -> Any:
-    """Return a source that has the method ``weighted_counts``, or raise an error."""
+    """Return a source of private rows if it can add up the weights of rows.
+
+    Parameters
+    ----------
+    source : MarginalSource
+        The source.
+
+    Returns
+    -------
+    MarginalSource
+        The source itself, which has the method ``weighted_counts``.
+
+    Raises
+    ------
+    ParameterError
+        If the source has no such method.
+    """
     if not has_method(source, "weighted_counts"):
         raise ParameterError(
             "this release counts rows by weights, and the source has no method weighted_counts; "

@@ -38,18 +38,30 @@ MISFIT_SENSITIVITY = 1.0 + 2.0**-20
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Expected counts, with which the misfit of a marginal compares. Released or public.
+    """Expected counts of a marginal, with which a score compares the exact counts.
 
-    Attributes
+    A marginal is a table of counts over some attributes. All values are released or public. The
+    query `Misfits` takes one object for each candidate.
+
+    Parameters
     ----------
     table : ndarray of float
-        Expected counts of the cells in which nothing is missing.
+        Expected counts, in rows, of the cells in which nothing is missing. One axis for each
+        attribute.
     possible : ndarray of bool
-        The cells that rows can be in, which count. The shape is the shape of ``table``.
+        The cells that rows can be in. Other cells are left out of the score. Its shape is the shape
+        of ``table``.
     bias : float
-        Expected distance from noise alone, in rows.
+        Expected distance of noisy counts from noise alone, in rows. It is subtracted from the
+        score.
     weight : float
-        Factor of the distance, in (0, 1]. Larger weights become 1.
+        Factor of the score, in (0, 1]. Larger weights become 1.
+
+    Examples
+    --------
+    >>> expected = Expected(np.array([4.0, 4.5]), np.ones(2, dtype=bool), bias=1.0, weight=0.5)
+    >>> misfit(np.array([3, 5]), expected)
+    0.25
     """
 
     table: Floats
@@ -60,7 +72,16 @@ class Expected:
 
 @dataclass(frozen=True, eq=False)
 class Scores(CountQuery):
-    """Query for scores of candidates. A selection releases the position of one candidate."""
+    """Base class of queries for scores of candidate marginals, from which a selection releases one.
+
+    A marginal is a table of counts over some attributes. A subclass defines ``sensitivity`` and
+    ``exact``.
+
+    Parameters
+    ----------
+    cliques : tuple of tuple of str
+        Names of the attributes of each candidate. Public, or chosen from releases.
+    """
 
     cliques: tuple[Clique, ...]
 
@@ -72,36 +93,79 @@ class Scores(CountQuery):
         object.__setattr__(self, "cliques", tuple(map(tuple, self.cliques)))
 
     def check(self, rows: CountedRows) -> None:
-        """Raise an error for attributes that the schema does not have."""
+        """Raise an error if the schema lacks an attribute of a candidate marginal.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows, of which only public facts are used.
+
+        Raises
+        ------
+        ParameterError
+            If the schema lacks an attribute.
+        """
         for clique in self.cliques:
             rows.refuse_unknown(clique)
 
 
 @dataclass(frozen=True, eq=False)
 class Misfits(Scores):
-    """Scores of candidates: the distance of counts from released expectations, less the noise.
+    """Query for scores of candidate marginals by the distance of exact counts from expected counts.
 
-    The score is ``weight (sum |counts - expected| - bias)`` over the possible cells without missing
-    values, as in AIM (McKenna et al. 2022).
+    A marginal is a table of counts over some attributes. The score is ``weight (sum |counts -
+    expected| - bias)`` over the possible cells without missing values, as in AIM (McKenna et al.
+    2022). Pass the query to `Session.measure` with a `Selection`, which releases the position of
+    one candidate. One row changes each score by at most 1 + 2**-20.
 
-    Attributes
+    Parameters
     ----------
     cliques : tuple of tuple of str
-        The candidates: public, or chosen from releases.
+        Names of the attributes of each candidate. Public, or chosen from releases.
     expected : callable or mapping
-        The expectation of each candidate. A callable gets the candidate alone. A score is computed
-        again only if another object is returned than before.
+        From the names of a candidate to its `Expected` counts. Released or public. A score is
+        computed again only if another object is returned than before.
+
+    Examples
+    --------
+    >>> expected = Expected(np.array([4.0, 4.5]), np.ones(2, dtype=bool), bias=1.0, weight=0.5)
+    >>> round(Misfits((("sex",),), {("sex",): expected}).sensitivity(float("inf")), 3)
+    1.0
     """
 
     expected: Callable[[Clique], Expected] | Mapping[Clique, Expected]
 
     def sensitivity(self, norm: float) -> float:
-        """Return the sensitivity of each score to one row, proven at ``misfit``."""
+        """Return the largest change of one candidate's score by one added or removed row.
+
+        Parameters
+        ----------
+        norm : float
+            Not used: the sensitivity of a selection is the largest change of one score.
+
+        Returns
+        -------
+        float
+            1 + 2**-20. The proof is at ``missdp.session.scores.misfit``.
+        """
         del norm
         return MISFIT_SENSITIVITY
 
     def exact(self, rows: CountedRows) -> Floats:
-        """Return the scores. Private."""
+        """Return the exact score of each candidate marginal, its distance from expected counts.
+
+        Only a session calls it, after the charge.
+
+        Parameters
+        ----------
+        rows : CountedRows
+            The private rows.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_candidates,)
+            In rows times the weight, in the order of ``cliques``. Private.
+        """
         scores = rows.scores.setdefault(type(self), {})
         for clique, counts in rows.count(list(self._outdated(scores))):
             expected = self._expectation(clique)
@@ -121,11 +185,31 @@ class Misfits(Scores):
 
 
 def misfit(counts: Counts, expected: Expected) -> float:
-    """Return ``weight (sum |counts - expected| - bias)``, clipped, with a proven sensitivity.
+    """Return the weighted distance of exact counts from expected counts, less the noise.
 
-    ``counts`` are private and at least 0. Their sum is below 2**41. If rows have weights, counts
-    are multiples of 2**-20, and their sum is below 2**31.
+    The formula is ``weight (sum |counts - expected| - bias)`` over the possible cells, clipped. One
+    row changes it by at most `MISFIT_SENSITIVITY`.
 
+    Parameters
+    ----------
+    counts : ndarray
+        Exact counts in rows, at least 0, with a sum below 2**41. If rows have survey weights, they
+        are multiples of 2**-20, with a sum below 2**31. Private.
+    expected : Expected
+        Expected counts, possible cells, bias and weight. Released or public.
+
+    Returns
+    -------
+    float
+        The score, in rows times the weight. Private.
+
+    Raises
+    ------
+    ParameterError
+        If the shapes of expected counts and possible cells do not fit the counts.
+
+    Notes
+    -----
     One row changes one count by at most one. So in exact arithmetic the score changes by at most
     ``weight``. Omitting fixed cells makes no row's influence larger.
 
@@ -138,6 +222,8 @@ def misfit(counts: Counts, expected: Expected) -> float:
     rounded, by at most 2**-53 * 2**31 for each of two neighbours. Both roundings together are at
     most 2**-21, less than the 2**-20 that `MISFIT_SENSITIVITY` allows.
 
+    Examples
+    --------
     >>> every = np.ones(2, dtype=bool)
     >>> misfit(np.array([3, 5]), Expected(np.array([4.0, 4.5]), every, bias=1.0, weight=0.5))
     0.25

@@ -40,35 +40,56 @@ from missdp.session.training import PaidSteps, SampledSum, TrainingPlan, Trainin
 
 
 class Mechanism(Protocol):
-    """Protocol of mechanisms, which turn an exact answer into a released answer. Public."""
+    """Protocol of mechanisms, which turn an exact answer into a released answer.
+
+    A mechanism has public parameters only, such as the scale of its noise.
+    """
 
     def draw(self, exact: Any, source: NoiseSource) -> Any:
-        """Return the released answer, drawn around the exact one."""
+        """Return the released answer of a query, drawn around its exact answer.
+
+        Parameters
+        ----------
+        exact : object
+            The exact answer, usually an array. Private.
+        source : NoiseSource
+            The source of random draws.
+
+        Returns
+        -------
+        object
+            The noisy answer. Released.
+        """
 
 
 @dataclass(frozen=True)
 class Release:
-    """Plan of the answer to a query, which public facts decide before anything is charged.
+    """Plan of one release of a session: the event to charge, the exact computation, and the noise.
 
-    Attributes
+    A query makes it from public facts, before anything is charged. Authors of queries return it
+    from ``plan``.
+
+    Parameters
     ----------
     event : Event
-        The event to charge.
+        The accounting event (noise and sensitivity) to charge.
     mechanism : Mechanism
         The mechanism that draws the released answer.
     exact : callable
-        Returns the exact answer. Private: only a session calls it, after the charge. For an
-        iterative query it is called with the public or released point of the step.
-    extra_events : tuple of Event
+        Function that returns the exact answer. Private: only a session calls it, after the charge.
+        For an iterative query it is called with the public or released point of the step.
+    extra_events : tuple of Event, default ()
         Events that are charged together with ``event``.
-    steps : int
+    steps : int, default 1
         Number of steps of an iterative query. The event covers all steps.
-    read : callable
-        Turns the released answer into the value of the measurement. This is post-processing.
+    read : callable, optional
+        Function from the released answer to the value of the measurement. This is post-processing.
+        By default the value is the answer.
     radius : callable, optional
-        Returns, for a released answer, the half-width of the error by level, as in `Measurement`.
+        Function from a released answer to the half-width of the error by level, as in
+        `Measurement`. By default it returns None.
     expected_radius : float, optional
-        Half-width that is expected to hold the noise of a number with 95 %.
+        Half-width that is expected to hold the noise of a number with probability 0.95.
     """
 
     event: Event
@@ -83,16 +104,25 @@ class Release:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A part of a budget to be set aside for one release.
+    """A part of a privacy budget that is set aside in advance for one kind of release.
 
-    Attributes
+    `Session.reserve_each` charges several parts at once.
+
+    Parameters
     ----------
     cost : Cost
-        The cap of the part, in the measure of the noise that is drawn.
+        The total of the part: an amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP.
     label : str
-        Public name.
+        Public name of the part in reports.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
-        The relation that the cap is stated for. A replace-one budget converts an add-remove cap.
+        The neighbouring relation for which the total is stated. A replace-one budget converts an
+        add-remove total.
+
+    Examples
+    --------
+    >>> from missdp.accounting import Cost
+    >>> Reservation(Cost(privacy_measure="pure", amount=0.25), "bins").event.capacity.epsilon
+    0.25
     """
 
     cost: Cost
@@ -101,14 +131,20 @@ class Reservation:
 
     @property
     def event(self) -> Event:
-        """The event of the part, which holds for all releases from it."""
+        """Return the accounting event of all releases from this part of a budget.
+
+        Returns
+        -------
+        FilterEvent
+            The total of the part as a cap, with its label.
+        """
         capacity = self.cost.event(adjacency=self.adjacency)
         return FilterEvent(capacity=capacity, label=self.label, adjacency=self.adjacency)
 
 
 @dataclass(frozen=True)
 class Preview:
-    """Public facts about a measurement before it is made.
+    """Cost and expected error of a measurement, known before it is made.
 
     Attributes
     ----------
@@ -123,7 +159,7 @@ class Preview:
 
 
 class PrivateRows(Protocol):
-    """Protocol of private rows with public facts. There are three kinds.
+    """Protocol of private rows that a session measures. There are three kinds.
 
     * `missdp.session.counted_rows.CountedRows`: rows of codes, of which combinations are counted.
     * `missdp.statistics.table_rows.TableRows`: single rows with imputed cells.
@@ -132,28 +168,89 @@ class PrivateRows(Protocol):
 
     @property
     def adjacency(self) -> Adjacency:
-        """The neighbouring relation under which the sensitivities of its queries are proven."""
+        """Return the neighbouring relation under which sensitivities of queries are proven.
+
+        Returns
+        -------
+        {"add-remove", "replace-one"}
+            Public.
+        """
 
     @property
     def facts(self) -> Any:
-        """Public facts about the rows."""
+        """Return the public facts about the private rows.
+
+        Returns
+        -------
+        object
+            The type depends on the kind of rows. Public.
+        """
 
     @property
     def ledger(self) -> str:
-        """Name of the ledger budget that must pay for the rows, empty if there is none."""
+        """Return the name of the ledger budget that must pay for the rows, or an empty text.
+
+        Returns
+        -------
+        str
+            Public.
+        """
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions of every answer, which follow from public facts about the rows."""
+        """Return the conditions of the guarantee of every answer about the private rows.
+
+        Returns
+        -------
+        tuple of Condition
+            They follow from public facts about the rows.
+        """
 
     def plan(self, query: Any, mechanism: Any) -> Release:
-        """Return the release of a query, or raise an error. Public facts alone decide."""
+        """Return the plan of the release that answers a query, from public facts alone.
+
+        Parameters
+        ----------
+        query : object
+            A query of a type that is proven for the rows.
+        mechanism : object
+            A mechanism, or the cost to spend on noise.
+
+        Returns
+        -------
+        Release
+            The event to charge, the exact computation, and the noise. Nothing is read or charged.
+
+        Raises
+        ------
+        ParameterError
+            If the rows do not answer the query.
+        """
 
     def changed(self, change: Any, rng: Callable[[], np.random.Generator]) -> PrivateRows:
-        """Return the rows after a change of a registered type, which treats each row by itself."""
+        """Return the private rows after a change that treats each row by itself.
+
+        Parameters
+        ----------
+        change : object
+            A change of a registered type, with public or released values only.
+        rng : callable
+            Function that returns a generator for changes that draw values.
+
+        Returns
+        -------
+        PrivateRows
+            The changed rows. Nothing is computed before the next charge.
+        """
 
     def expect(self, queries: Iterable[Any]) -> None:
-        """Note which queries may follow."""
+        """Note the queries that may follow, so that few passes over the rows answer all of them.
+
+        Parameters
+        ----------
+        queries : iterable
+            The queries. Public.
+        """
 
 
 def check_pays(
@@ -195,26 +292,39 @@ Charge: TypeAlias = Callable[..., None]
 
 @final
 class Session:
-    """Private rows, a budget and a source of noise, which answer queries with charged noise.
+    """Private rows, a privacy budget and a source of noise, which answer queries together.
 
-    A session cannot be copied or pickled, and does not answer in a fork of its process.
+    A session is the only way from private rows to released numbers. Each answer is first charged to
+    the budget, then computed, then released with noise. A session cannot be copied or pickled, and
+    does not answer in a fork of its process.
 
     Parameters
     ----------
     rows : CountedRows, TableRows or StandardisedRows
         The private rows, with the queries that are proven for them.
-    budget : Filter
+    budget : Filter or Composition
         Charged before each answer is computed. A replace-one budget takes rows of either adjacency
         and converts events. An add-remove budget does not pay for replace-one rows.
     noise : NoiseSource
-        The source of the noise.
-    conditions : iterable of Condition
-        Conditions of every release, in addition to the conditions of the source of noise.
+        The source of the noise: `SecureNoise` for releases, `SeededNoise` for tests.
+    conditions : iterable of Condition, default ()
+        Conditions of every release, in addition to the conditions of the rows and of the source of
+        noise.
     limit : callable, optional
-        Function that gets each event before its charge and may raise an error. It keeps a fit
-        within the limits of its parts, on which the guarantee for the ground truth rests.
+        Function that gets each accounting event before its charge and may raise an error. It keeps
+        a fit within the limits of its parts. The guarantee for the table before values went missing
+        rests on these limits.
     trainings : TrainingPlan, optional
         Trainings of networks that were charged in advance, together with the budget.
+
+    Raises
+    ------
+    ParameterError
+        If the budget is not a `Filter` or a `Composition`, or does not match the trainings.
+    LedgerError
+        If the schema of the rows names a ledger budget, and ``budget`` is not a part of it.
+    UnprovenError
+        If the rows are private under replace-one adjacency alone, and the budget is add-remove.
 
     Examples
     --------
@@ -256,12 +366,29 @@ class Session:
 
     @property
     def facts(self) -> Any:
-        """Public facts about the rows."""
+        """Return the public facts about the private rows of this session.
+
+        Returns
+        -------
+        object
+            For counted rows a `CountedFacts`, such as schema and shapes of counts. Public.
+        """
         return self._rows.facts
 
     @property
     def remaining(self) -> Cost:
-        """The cost that can still be spent."""
+        """Return the amount of the session's budget that can still be spent.
+
+        Returns
+        -------
+        Cost
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP. Public.
+
+        Raises
+        ------
+        ParameterError
+            If the budget is a `Composition`, whose releases are all planned.
+        """
         return self._filter.remaining
 
     @property
@@ -271,39 +398,94 @@ class Session:
         return self._budget
 
     def share(self, part: float) -> Cost:
-        """Return a share, above 0 and at most 1, of the remaining cost."""
+        """Return a share of the amount that the session's budget can still spend.
+
+        Parameters
+        ----------
+        part : float
+            The share, above 0 and at most 1.
+
+        Returns
+        -------
+        Cost
+            The share of `remaining`, in the privacy measure of the budget.
+
+        Raises
+        ------
+        ParameterError
+            If the share is out of range, or the budget is a `Composition`.
+        """
         part = check_number("a share", part, max_value=1.0, exclude_min=True)
         return replace(self.remaining, amount=self.remaining.amount * part)
 
     def generator(self) -> np.random.Generator:
-        """Return a generator for post-processing. Its draws give no privacy."""
+        """Return a random generator for post-processing, such as drawing synthetic rows.
+
+        Its draws give no privacy.
+
+        Returns
+        -------
+        numpy.random.Generator
+            Seeded by the operating system, or by the seed of a `SeededNoise`.
+        """
         return self._noise.generator()
 
     def reserve(self, cost: Cost, *, label: str) -> Session:
-        """Set a part of the budget aside at once, and return a session that spends from it.
+        """Set a part of the session's budget aside, and return a session that spends it.
 
-        Rows, noise and conditions are the same. The cost may be in any privacy measure that has a
-        bound in the measure of ``remaining``. Answers of the new session are charged to the part
-        and cost this session nothing more. An amount that the part does not spend is lost. The cost
-        holds under the adjacency of the budget.
+        The part is charged to this session now. The new session has the rows, noise and conditions
+        of this session. Its answers are charged to the part and cost this session nothing more. An
+        amount that the part does not spend is lost. Nothing is read.
+
+        Parameters
+        ----------
+        cost : Cost
+            The total of the part, under the adjacency of the budget. It may be in any privacy
+            measure that has a bound in the measure of ``remaining``.
+        label : str
+            Public name of the part in reports.
+
+        Returns
+        -------
+        Session
+            A session on the rows of this session, whose budget is the part.
 
         Raises
         ------
         BudgetExceededError
             If the part does not fit. Nothing is charged.
+        UnprovenError
+            If the cost has no bound in the privacy measure of the budget.
+        ParameterError
+            If the cost is 0, or the budget is a `Composition`.
         """
         return self.reserve_each(Reservation(cost, label, self._budget.adjacency))[0]
 
     def reserve_each(self, *parts: Reservation) -> tuple[Session, ...]:
-        """Set several parts of the budget aside, all or none, and return a session for each.
+        """Set several parts of the session's budget aside, and return a session for each.
 
-        Nothing is read. A later query may depend on releases of an earlier part, since the cap of
-        each part is fixed now. `reserve` describes the parts.
+        All parts are charged, or none is. Nothing is read. A later query may depend on releases of
+        an earlier part, since the total of each part is fixed now. An amount that a part does not
+        spend is lost.
+
+        Parameters
+        ----------
+        *parts : Reservation
+            Total, public label and adjacency of each part.
+
+        Returns
+        -------
+        tuple of Session
+            A session for each part, in the given order. Its answers are charged to the part.
 
         Raises
         ------
         BudgetExceededError
             If the parts together do not fit. Nothing is charged.
+        UnprovenError
+            If a cost has no bound in the privacy measure of the budget.
+        ParameterError
+            If a cost is 0, or the budget is a `Composition`.
         """
         caps = []
         for part in parts:
@@ -314,12 +496,24 @@ class Session:
         return tuple(self._with(budget=cap) for cap in caps)
 
     def promise(self, *events: Event) -> Guarantee:
-        """Return the guarantee of some releases by themselves, with the conditions of this session.
+        """Return the privacy guarantee of some releases, with this session's conditions.
 
         Parameters
         ----------
-        events : Event
-            The events of the releases, or the caps of their parts.
+        *events : Event
+            The accounting events of the releases, or of the parts of the budget from which they
+            were paid.
+
+        Returns
+        -------
+        Guarantee
+            Guarantee for the incomplete table, at the delta of the budget. The delta is 0 if all
+            events are pure DP. Nothing is charged.
+
+        Raises
+        ------
+        UnprovenError
+            If no finite epsilon is proven for the events at this delta.
         """
         pure = all(map(is_pure, flatten(events)))
         return Guarantee.from_events(
@@ -330,16 +524,50 @@ class Session:
         )
 
     def preview(self, query: Any, mechanism: Any) -> Preview:
-        """Return the cost and error of a query, or raise an error. Nothing is read or charged."""
+        """Return the cost and the expected error of a query. Nothing is read or charged.
+
+        Parameters
+        ----------
+        query : object
+            A query of a type that is proven for the rows, such as `Marginal`.
+        mechanism : Noise, Selection or Cost
+            The mechanism, of the type that the query takes, or the cost to spend on noise.
+
+        Returns
+        -------
+        Preview
+            The accounting event that `measure` would charge. Also the half-width that is expected
+            to hold the noise of a number with probability 0.95, or None where it is not known.
+
+        Raises
+        ------
+        ParameterError
+            If the rows do not answer the query, by public facts.
+        """
         release = self._rows.plan(query, mechanism)
         return Preview(release.event, release.expected_radius)
 
     def apply(self, change: Any) -> Session:
-        """Return a session on the rows after a change that treats each row by itself.
+        """Return a session on the private rows after a change that treats each row by itself.
 
-        A change has one of a closed set of types, which includes the registered row functions. It
-        is frozen and has public or released values only. Neighbouring tables stay neighbours.
-        Filter and conditions are the same.
+        A change is frozen and has public or released values only. It has one of a closed set of
+        types, such as `LevelMerge`, which includes registered row functions. Neighbouring tables
+        stay neighbours, so budget and conditions are equal. Nothing is computed or charged now.
+
+        Parameters
+        ----------
+        change : LevelMerge, Recoding, FineCodes or row function
+            The change. A row function maps one row to one row.
+
+        Returns
+        -------
+        Session
+            A session on the changed rows, with the budget of this session.
+
+        Raises
+        ------
+        ParameterError
+            If the change is of another type, or does not fit the rows.
         """
         return self._with(rows=self._rows.changed(change, self.generator))
 
@@ -347,16 +575,22 @@ class Session:
         """Announce queries that may follow, so that few passes over the rows answer all of them.
 
         The call is free, and nothing is computed before the first charge.
+
+        Parameters
+        ----------
+        queries : iterable
+            The queries. Announced queries need not be measured.
         """
         self._rows.expect(queries)
 
     def measure(self, query: Any, mechanism: Any = None) -> Measurement:
-        """Charge for a query, compute its exact answer, and release it with noise.
+        """Charge for a query, compute its exact answer, and return the answer with noise.
 
         Parameters
         ----------
-        query : query
-            A query of one of the types that are proven for the rows. Subclasses are not accepted.
+        query : object
+            A query of one of the types that are proven for the rows, such as `Marginal`. Subclasses
+            are not accepted.
         mechanism : Noise, Selection or Cost, optional
             The mechanism, of the type that the query takes, or the cost to spend on noise. None if
             the query states its noise.
@@ -364,7 +598,7 @@ class Session:
         Returns
         -------
         Measurement
-            The released value, with the mechanism and the event that was charged.
+            The released value, with the mechanism and the accounting event that was charged.
 
         Raises
         ------
@@ -372,6 +606,11 @@ class Session:
             If the rows do not answer the query, by public facts. Nothing is charged.
         BudgetExceededError
             If the budget cannot afford the query. Nothing is charged, and nothing is computed.
+        UnprovenError
+            If the noise has no bound in the privacy measure of the budget. Nothing is charged.
+        LedgerError
+            If the budget is in a ledger, and the charge may not have been recorded. Nothing is
+            computed.
         DataError
             If the computation fails. The charge remains.
         """
@@ -386,21 +625,31 @@ class Session:
 
         Parameters
         ----------
-        query, mechanism
-            As for `measure`.
+        query : object
+            An iterative query of a type that is proven for the rows.
+        mechanism : Noise, Selection or Cost, optional
+            The mechanism, of the type that the query takes, or the cost to spend on noise. None if
+            the query states its noise.
 
         Returns
         -------
         callable
-            Function of a public or released point that releases the answer of the next step. It
-            raises ParameterError after as many steps as were charged.
+            Function of a public or released point that returns the released answer of the next
+            step. It raises `ParameterError` after as many steps as were charged.
+
+        Raises
+        ------
+        ParameterError
+            If the rows do not answer the query, by public facts. Nothing is charged.
+        BudgetExceededError
+            If the budget cannot afford all steps. Nothing is charged.
         """
         release = self._rows.plan(query, mechanism)
         self._charge(release.event, *release.extra_events)
         return self._paid(release.steps, release.event, release.mechanism, release.exact)
 
     def train(self, event: SampledGaussianEvent) -> TrainingRows:
-        """Return the rows for a training that was charged before anything was read, once.
+        """Return the private rows for a network training that was charged in advance, once.
 
         Parameters
         ----------
@@ -410,14 +659,17 @@ class Session:
         Returns
         -------
         TrainingRows
-            Rows that the strategy drops are not included. `_release` answers each step, as it
-            answers every measurement, and each step counts against the charged steps.
+            The rows with a function that releases the noisy sum of each step. Rows that the
+            strategy for missing values drops are not included. Each step counts against the charged
+            steps.
 
         Raises
         ------
         ParameterError
             If the training was not charged, or its rows were returned before. If rows are streamed,
             have weights or belong to units with several rows. Nothing is read.
+        BudgetExceededError
+            If this process is a fork of the process that made the budget.
         """
         self._budget.check_process()
         if self._trainings is None:

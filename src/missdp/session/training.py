@@ -43,20 +43,39 @@ class RowGradients(Protocol):
     def __len__(self) -> int: ...
 
     def sum(self, rows: Ints) -> Floats:
-        """Return the sum over some rows, with all parameters in one vector."""
+        """Return the exact sum of the clipped gradients of some rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+            Positions of the rows.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_parameters,)
+            All parameters in one vector. Private.
+        """
 
 
 @dataclass(frozen=True)
 class SampledSum:
-    """The mechanism of one step: a noisy sum of the gradients of a sample of rows.
+    """Mechanism of one training step: a noisy sum of the clipped gradients of sampled rows.
+
+    This is a step of DP-SGD with Poisson sampling.
 
     Parameters
     ----------
     rate : float
-        Charged sampling rate. Each row is read independently, with a probability that is lower by
-        ``SAMPLING_SLACK``, or with certainty at rate 1.
+        Charged sampling rate, in [0, 1]. Each row is read independently, with a probability that is
+        lower by ``SAMPLING_SLACK``, or with certainty at rate 1.
     noise_multiplier : float
-        Charged standard deviation of the noise, in clip norms.
+        Charged standard deviation of the noise, in clip norms, above 0.
+
+    Examples
+    --------
+    >>> event = SampledGaussianEvent(rate=0.01, noise_multiplier=4.0, steps=100)
+    >>> SampledSum.from_event(event).noise_multiplier
+    4.0
     """
 
     rate: float
@@ -64,11 +83,42 @@ class SampledSum:
 
     @classmethod
     def from_event(cls, event: SampledGaussianEvent) -> SampledSum:
-        """Return the mechanism of one step of a training."""
+        """Return the mechanism of one step of a charged network training.
+
+        Parameters
+        ----------
+        event : SampledGaussianEvent
+            The accounting event of the training.
+
+        Returns
+        -------
+        SampledSum
+            The mechanism with the charged rate and noise.
+        """
         return cls(event.rate, event.noise_multiplier)
 
     def draw(self, exact: RowGradients, source: NoiseSource) -> Floats:
-        """Return the noisy sum over a fresh sample. An empty sample gives noise alone."""
+        """Return the noisy sum of the gradients of a fresh random sample of rows.
+
+        Only a session calls it, for a charged step.
+
+        Parameters
+        ----------
+        exact : RowGradients
+            Gradients of all rows, each clipped to norm 1. Private.
+        source : NoiseSource
+            The source of the sample and of the noise.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_parameters,)
+            The noisy sum. Noise alone if the sample is empty. Released.
+
+        Raises
+        ------
+        ParameterError
+            If there are too many parameters for this much noise.
+        """
         rate = self.rate if self.rate == 1 else max(0.0, self.rate - SAMPLING_SLACK)
         total = exact.sum(np.flatnonzero(source.coins(rate, len(exact))))
         cell = self.noise_multiplier * (1 + _NOISE_SLACK) / _CELLS
@@ -83,7 +133,9 @@ class SampledSum:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingRows:
-    """The private rows of one charged training, for its steps only.
+    """Private rows of one charged network training, for its steps only.
+
+    `Session.train` returns it.
 
     Parameters
     ----------
@@ -118,7 +170,18 @@ class PaidSteps:
         self._remaining, self._lock = check_integer("steps", steps), threading.Lock()
 
     def charge(self, *events: Event) -> None:
-        """Count one step, or raise an error. Its event was charged with the training."""
+        """Count one step of a charged network training, or raise an error if no step is left.
+
+        Parameters
+        ----------
+        *events : Event
+            Not used: the event of the step was charged with the training.
+
+        Raises
+        ------
+        ParameterError
+            If all charged steps were counted.
+        """
         del events
         with self._lock:
             if self._remaining < 1:
@@ -129,21 +192,27 @@ class PaidSteps:
 
 
 class TrainingPlan:
-    """Plan of the trainings of a fit, proven together with the cap of its other releases.
+    """Network trainings of a fit that are charged in advance, together with the budget of the fit.
+
+    All trainings and the complete budget of the other releases are composed and proven once. Pass
+    the plan to a `Session`. `Session.train` then returns the rows for each training, once.
 
     Parameters
     ----------
     first : Filter
-        The budget of all releases before the training.
+        The budget of all releases before the trainings.
     events : iterable of SampledGaussianEvent
-        The trainings. No two are equal.
+        Accounting events of the trainings: sampling rate, noise and number of steps. No two are
+        equal.
     epsilon : float
         The epsilon of the complete fit, at the delta of ``first``.
 
     Raises
     ------
     BudgetExceededError
-        If the plan costs more. Nothing is recorded.
+        If the plan costs more than ``epsilon``. Nothing is recorded.
+    UnprovenError
+        If nothing is proven for the plan at this delta.
     ParameterError
         If two trainings are equal.
 
@@ -169,12 +238,19 @@ class TrainingPlan:
         self._composition.charge(first.filter())
 
     def take(self, event: SampledGaussianEvent) -> None:
-        """Mark a training as used when its rows are first requested.
+        """Mark a charged training as used, so that its rows cannot be requested again.
+
+        Parameters
+        ----------
+        event : SampledGaussianEvent
+            The accounting event of the training, as in the plan.
 
         Raises
         ------
         ParameterError
             If the training was not charged, or was taken before.
+        BudgetExceededError
+            If this process is a fork of the process that made the plan.
         """
         self._composition.check_process()
         refused = ParameterError(
