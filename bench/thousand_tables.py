@@ -99,14 +99,15 @@ def planted(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def questions(schema: Path) -> list[str]:
-    """Return a mean of the first number and a share of the first category of a schema."""
+    """Return a mean of the first number, and a share of the first level of the first category."""
     from missdp import Schema
 
     attributes = list(Schema.from_toml(schema))
     numbers = [a.name for a in attributes if a.kind == "numeric"]
-    nullable = [a.name for a in attributes if a.nullable]
-    asked = [f"mean(`{name}`)" for name in numbers[:1]]
-    return asked + [f"share(`{name}` is missing)" for name in nullable[:1]]
+    texts = [(a.name, a.levels[0]) for a in attributes if a.kind == "categorical"]
+    simple = [(n, level) for n, level in texts if str(level).isalnum() and isinstance(level, str)]
+    means = [f"mean(`{name}`)" for name in numbers[:1]]
+    return means + [f"share(`{name}` = '{level}')" for name, level in simple[:1]]
 
 
 def declared(schema: str) -> str:
@@ -126,9 +127,9 @@ def steps(csv: Path, folder: Path, method: str) -> Iterator[tuple[str, list[str]
     yield "fit", ["fit", str(csv), "--schema", declared(schema), *EPSILON, "-o", model, *chosen]
     yield "sample", ["sample", model, "--keep-missing", "-o", rows]
     yield "evaluate", ["evaluate", str(csv), rows, "--schema", model]
-    asked = questions(folder / "draft.toml")
-    if asked:
-        yield "estimate", ["estimate", model, *asked]
+    chosen_questions = questions(folder / "draft.toml")
+    if chosen_questions:
+        yield "estimate", ["estimate", model, *chosen_questions]
     yield "publish", ["publish", model, "-o", str(folder / "dossier")]
 
 

@@ -39,7 +39,13 @@ NAMES = [str(page.relative_to(ROOT)).removeprefix("docs/") for page in PAGES]
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 # Pages without Python: tables of contents, lists, the architecture, measurements.
 SILENT = {
-    *("referees/index.md", "referees/claims.md", "referees/measured.md", "referees/papers.md"),
+    *(
+        "referees/index.md",
+        "referees/judged-by-others.md",
+        "referees/claims.md",
+        "referees/measured.md",
+        "referees/papers.md",
+    ),
     *("referees/references.md", "referees/papers-knn.md", "bench/papers/prices.md"),
     *("index.md", "changelog.md", "commands.md", "glossary.md", "troubleshooting.md"),
     *("developers/architecture.md", "developers/index.md", "developers/style.md"),

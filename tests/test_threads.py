@@ -96,7 +96,7 @@ HEAVY = {
     "multiple": (uncertain, "fit_conditional_models", lambda model: model.sample(20, multiple=2)),
     "laws of imputing": (model_imputer, "fit_conditionals", lambda m: DPImputer(model=m).fit()),
     "estimate": (intervals, "estimates_of", lambda model: model.estimate("mean(weight)")),
-    "released": (released, "Released", lambda model: model.regress("weight ~ height")),
+    "released": (released, "ReleasedTables", lambda model: model.regress("weight ~ height")),
     "sensitivity": (
         import_module("missdp.estimate.sensitivity_analysis"),
         "estimates_of",

@@ -117,7 +117,7 @@ def _bad_parameters(on: FittedSubject) -> None:
         model.fit(table, undeclared="ignore")
     with refuses(DataError, "another schema than the source has", containing="another schema"):
         model.fit(MemorySource(table), schema=_columns("x", "a", "b"))
-    with refuses(SchemaError, "a frame without a schema", containing="schema is needed"):
+    with refuses(SchemaError, "a frame without a schema", containing="data without a schema"):
         model.fit(table.to_native("pandas"))
     expect(not budget.events, "something was charged for before it was refused")
     with refuses(NotFittedError, "sampling from a model that is not fitted"):

@@ -243,7 +243,7 @@ def test_a_shared_budget_pays_for_failures_beside_the_cap(tmp_path):
         fit(data=rows(500), epsilon=0.1, budget=ledger.budget("table"))
     assert len(ledger.charges("table")) == 1
     ledger.create("pure", epsilon=3.0)
-    with refuses(ParameterError, "a ledger in the privacy measure 'zcdp', made with a delta"):
+    with refuses(ParameterError, "a ledger budget in the privacy measure 'zcdp', with a delta"):
         fit(data=rows(500), budget=ledger.budget("pure"))
 
 

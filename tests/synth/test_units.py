@@ -27,7 +27,7 @@ FAMILIES = (AllPairs, AIM, MST)
 EVERY_ROW = {"missdp.table.units.sample_rows_per_unit": lambda units, _: units >= 0}
 BY_THE_ROW = {
     "missdp.accounting.filters.Cost.per_row": lambda cost, _: cost,
-    "missdp.accounting.unit_costs._of_group": lambda event, _: event,
+    "missdp.accounting.unit_costs._group_event": lambda event, _: event,
 }
 
 

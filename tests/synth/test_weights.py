@@ -364,7 +364,7 @@ def test_noise_hides_how_many_units_are_full():
         (schema_of(3, "one"), "The number of rows of a person left out is unknown"),
         (schema_of(1), "The number of rows of a person left out is unknown"),
         (schema_of(3, "one", SURVEY), "left out and the weight cut off are unknown"),
-        (schema_of(), "No row was left out for its unit"),
+        (schema_of(), "No row was left out because of its unit"),
     ],
 )
 def test_what_was_left_out_is_said_as_far_as_it_was_released(schema, says, tmp_path):

@@ -35,8 +35,8 @@ from missdp.errors import (
 from missdp.estimator import Estimator
 from missdp.files import write_atomically
 from missdp.progress import Progress, progress_callback
-from missdp.schema import Schema
-from missdp.schema.binning import Binning
+from missdp.schema import Numeric, Schema
+from missdp.schema.binning import Binning, BinSource
 from missdp.schema.open_categorical import with_max_levels
 from missdp.serialization import WRONG
 from missdp.sources import Strategy
@@ -424,7 +424,7 @@ class Synthesizer(Estimator):
 
     @property
     def bins_(self) -> dict[str, Binning]:
-        """The bins of numeric attributes that the fit released, as a dict by attribute name.
+        """The bins of numeric attributes that this or an earlier fit released, by attribute name.
 
         An entry has the bin edges, the spikes (single values with many rows) and the weights inside
         bins. `Schema.with_bins` applies the bins to the schema of another table. Attributes with
@@ -435,7 +435,10 @@ class Synthesizer(Estimator):
         NotFittedError
             If the synthesizer is not fitted.
         """
-        return {n: b for n, b in self.fitted_.released_bins.items() if n in self.schema_}
+        bins = {a.name: a.binning for a in self.schema_ if isinstance(a, Numeric)}
+        released = {name: b for name, b in bins.items() if b.source is BinSource.RELEASE}
+        names = {name: b.release or self.release_ or "" for name, b in released.items()}
+        return {name: replace(b, release=names[name]) for name, b in released.items()}
 
     @property
     def population_(self) -> float:
