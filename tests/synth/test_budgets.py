@@ -1,4 +1,4 @@
-"""A fit spends all that it may, whatever the table; fits and other releases share one budget."""
+"""A fit spends its complete budget. Fits and other releases share one budget."""
 
 import numpy as np
 import pytest
