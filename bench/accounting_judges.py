@@ -50,7 +50,7 @@ DELTAS = (1e-6, 1e-3)
 
 
 class Case(NamedTuple):
-    """What is judged: the events of a release, and the delta at which epsilon is stated."""
+    """A judged release: its events, and the delta at which epsilon is stated."""
 
     name: str
     events: list[Event]
@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
 
 def loss(event: Event, *, pessimistic: bool) -> Any:
-    """Return the privacy loss distribution of an event; None if dp_accounting has none."""
+    """Return the privacy loss distribution of an event, or None if dp_accounting has none."""
     grid: Any = {"pessimistic_estimate": pessimistic, "value_discretization_interval": GRID}
     rounded = grid | {"use_connect_dots": pessimistic}  # connected dots round up only
     match event:
@@ -86,7 +86,7 @@ def loss(event: Event, *, pessimistic: bool) -> Any:
 
 
 def composed(events: list[Event], *, pessimistic: bool) -> Any:
-    """Return the loss of a composition; None if an event has none."""
+    """Return the loss of a composition, or None if an event has none."""
     total = None
     for event in flatten(events):
         one = loss(event, pessimistic=pessimistic)
@@ -97,7 +97,7 @@ def composed(events: list[Event], *, pessimistic: bool) -> Any:
 
 
 def cases() -> Iterator[Case]:
-    """Yield the events of `guarantee_cases.py`, and what fits of every family plan to spend."""
+    """Yield the events of `guarantee_cases.py`, and the planned events of every family."""
     for (name, events), delta in itertools.product(EVENTS.items(), DELTAS):
         yield Case(name, list(events), delta)
     of = schema()
@@ -121,7 +121,7 @@ def advantage(guarantee: Guarantee) -> float:
 
 
 def judge(case: Case) -> str:
-    """Return a line: our epsilon, the two of dp_accounting, advantages, and what is wrong."""
+    """Return a line with our epsilon, the two of dp_accounting, advantages, and problems."""
     from riskcal.analysis import get_advantage_from_pld
 
     ours = Guarantee.from_events(case.events, delta=case.delta)

@@ -212,7 +212,7 @@ def estimators() -> dict[str, Run]:
 
 
 def judge(auditing: Any, run: Run, pair: Pair) -> tuple[str, int, int]:
-    """Record on one table, replay on the other; return the verdict, calls and distances."""
+    """Record on one table and replay on the other. Return the verdict, calls and distances."""
     _, table, other = pair
     auditor, instruments = auditing.Auditor(), Instruments(auditing.audit_spec)
     with instruments.installed(), auditor, warnings.catch_warnings():

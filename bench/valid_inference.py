@@ -3,15 +3,16 @@
     python bench/valid_inference.py results.jsonl --epsilon 0.5 1 --replicates 1000
     python bench/valid_inference.py results.jsonl --report
 
-The tests are those of Montoya Perez et al. (arXiv 2403.13612): Student's t, Mann and Whitney's U, the chi
-squared test of independence, and Mood's median test, each at a nominal level of 5 %. A replicate
-draws a table of two groups and an outcome, with 15 % of the outcomes missing at random. It fits
-AllPairs, and tests in three ways.
+The tests are those of Montoya Perez et al. (arXiv 2403.13612): Student's t, Mann and Whitney's U,
+the chi squared test of independence, and Mood's median test. Each has a nominal level of 5 %. A
+replicate draws a table of two groups and an outcome, with 15 % of the outcomes missing at random.
+It fits AllPairs, and tests in three ways.
 
 * *naive*: one synthetic table is tested as if its rows were real.
 * *combined*: 20 tables of `multiple=` are combined by `combine_estimates`. The combined number is
   the difference of means, of the chance to be larger, of shares, or of shares above the median.
-* *estimate*: the test rejects if the 95 % interval of `model.estimate` excludes 0. U is not offered.
+* *estimate*: the test rejects if the 95 % interval of `model.estimate` excludes 0. U is not
+  offered.
 
 Half of the replicates have no difference between groups (Type I error), the others one that a
 complete table shows with a power of .9 (power). Every replicate is a line of the file, so a run

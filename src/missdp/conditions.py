@@ -233,8 +233,8 @@ class BoundedObservation(Condition):
     """Condition of a guarantee: a row is read with at most a declared probability.
 
     A row is read if all attributes that a mechanism requires are observed in it. The bound holds
-    for every row, whatever its values (missing not at random), and whatever other rows contain or
-    lack. Rows lose values independently of each other. The condition permits amplification: a
+    for every row, for all its values (missing not at random), and for all contents and missing
+    cells of other rows. Rows lose values independently of each other. The condition permits amplification: a
     smaller epsilon for the table before values went missing (`missdp.ground_truth`). It is stated
     with the guarantee and not checked.
 
