@@ -182,7 +182,7 @@ def tried(
     Parameters
     ----------
     tables : sequence of (package, item)
-        What is tried.
+        The tables to try.
     method : str
         Method of the fit; the default of the command, if empty.
     limit : int

@@ -234,9 +234,9 @@ class BoundedObservation(Condition):
 
     A row is read if all attributes that a mechanism requires are observed in it. The bound holds
     for every row, for all its values (missing not at random), and for all contents and missing
-    cells of other rows. Rows lose values independently of each other. The condition permits amplification: a
-    smaller epsilon for the table before values went missing (`missdp.ground_truth`). It is stated
-    with the guarantee and not checked.
+    cells of other rows. Rows lose values independently of each other. The condition permits
+    amplification: a smaller epsilon for the table before values went missing
+    (`missdp.ground_truth`). It is stated with the guarantee and not checked.
 
     Parameters
     ----------
