@@ -631,8 +631,6 @@ class PrivBayes(Synthesizer):
 
     Attributes
     ----------
-    network_ : Network
-        The released network.
     guarantee_ : Guarantee
         The guarantee of everything that the fit released, with its conditions.
     n_rows_ : int

@@ -199,7 +199,7 @@ class Response(NamedTuple):
     corresponding row x' to f'(x'). For Euclidean norms, |f(x) - f'(x')| <= lipschitz |x - x'| +
     shift. `StableTransformer.response` returns this bound.
 
-    Attributes
+    Parameters
     ----------
     lipschitz : float, default 1.0
         Factor by which the step can stretch the distance between two rows.

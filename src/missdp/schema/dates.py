@@ -434,8 +434,8 @@ class Date(Numeric):
     def in_text(self) -> DateFormat:
         """Format in which a date attribute reads dates from text and writes them.
 
-        The value is a `DateFormat`: the declared pattern or number format, by default ISO 8601. The
-        value is public.
+        The value is a ``DateFormat``: the declared pattern or number format, by default ISO
+        8601. The value is public.
         """
         return DateFormat(self.format)
 

@@ -195,7 +195,7 @@ class Schema(Record):
     def rule_set(self) -> RuleSet:
         """All rules of the schema, in the form in which rows are checked and completed.
 
-        A rule is a public fact about all rows. The value is a public `RuleSet`.
+        A rule is a public fact about all rows. The value is a public ``RuleSet``.
         """
         return RuleSet(self.columns, self.rules)
 

@@ -61,8 +61,6 @@ class MemorySource(HeldSource):
 
     Attributes
     ----------
-    schema : Schema
-        Public facts about the columns.
     valued : frozenset of str
         Attributes that have numbers in addition to codes. Public.
 

@@ -168,7 +168,7 @@ class RowQuery:
     def fine(self) -> int:
         """Public number of fine units in one unit of a sum, for averages over ways to fill cells.
 
-        It is chosen so that one row adds about `QUANTA` fine units.
+        It is chosen so that one row adds about ``QUANTA`` fine units.
         """
         return max(1, int(QUANTA // self.row_sensitivity))
 

@@ -120,17 +120,6 @@ class Synthesizer(Estimator):
         private. True draws a bar in a terminal or notebook, and prints a line for each stage
         elsewhere.
 
-    Attributes
-    ----------
-    guarantee_ : Guarantee
-        The guarantee of everything that the fit released, with its conditions.
-    n_rows_ : int
-        Released or declared number of rows, at least 1.
-    n_rows_std_ : float
-        Standard deviation of the noise of ``n_rows_``, in rows. 0 if the number was declared.
-    schema_ : Schema
-        Public facts about the columns, with the released bins and levels.
-
     Raises
     ------
     ParameterError

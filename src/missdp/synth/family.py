@@ -437,7 +437,7 @@ class Family:
     strategies : tuple of str
         Names of the strategies for missing values that the family offers, its default first.
     fit : callable
-        ``fit(session, plan, request)`` measures rows in a `Session`, within a `BudgetPlan`, and
+        ``fit(session, plan, request)`` measures rows in a `Session`, within a ``BudgetPlan``, and
         returns `Learned`.
     sample : callable
         ``sample(fitted, n, rng, keep_missing)`` draws n rows: integer codes of shape (n,) by name
@@ -450,8 +450,8 @@ class Family:
         return a dict of parameters in the form in which files hold them. By default every value is
         valid.
     plan : callable, optional
-        ``plan(request)`` returns a list of `Part`: the parts of the budget after the parts that all
-        families have. The budget is divided in their order. It raises ParameterError if public
+        ``plan(request)`` returns a list of ``Part``: the parts of the budget after the parts of
+        all families. The budget is divided in their order. It raises ParameterError if public
         facts show the fit to be impossible. Without parts, the guarantee for the table before
         values went missing equals the guarantee of the fit.
     budget : callable, optional
