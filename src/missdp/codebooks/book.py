@@ -246,10 +246,11 @@ class CodeBook:
         return attributes, problems
 
     def schema(self) -> Schema:
-        """Return the schema of all variables of the code book with sufficient facts.
+        """Return a schema of the variables for which the code book states enough facts.
 
+        A variable needs a type, and its levels or bounds. `omitted` lists the others with reasons.
         Skip conditions become :class:`~missdp.schema.NotApplicable` rules, if they fit the
-        attributes.
+        attributes. Other skip conditions are left out.
 
         Returns
         -------

@@ -168,7 +168,7 @@ class Plan(Record):
 
     @property
     def mostly_noise(self) -> str | None:
-        """Return a sentence on the largest epsilon at which most relations of attributes are noise.
+        """Return a warning with the largest epsilon at which noise hides most associations.
 
         Returns
         -------

@@ -479,8 +479,9 @@ class Date(Numeric):
         Returns
         -------
         values : ndarray of float, of shape (n_texts,)
-            Numbers of units of the calendar since 1970, rounded down to whole steps. A text that is
-            not a date has a number without meaning. The numbers may lie outside the bounds.
+            Numbers of days since 1970-01-01, or of the declared ``resolution`` (such as hours),
+            rounded down to multiples of the declared ``step``. A text that is not a date has a
+            number without meaning. The numbers may lie outside the bounds.
         possible : ndarray of bool, of shape (n_texts,)
             True for texts that are dates in the format. Both arrays are as private as the texts.
         """

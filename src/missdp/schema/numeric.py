@@ -193,11 +193,10 @@ class Numeric(Attribute):
 
     @property
     def has_declared_bins(self) -> bool:
-        """True if a numeric attribute declares bins, edges or spikes.
+        """True if a numeric attribute declares its intervals (bins) or single values (spikes).
 
-        A bin is an interval of values, and a spike is a single value that is counted separately.
-        Without them a fit may estimate bins. Bins of an earlier release count as declared. The
-        value is public.
+        Values are counted by bin, and a spike is counted separately. Without declared bins, a fit
+        may estimate bins. Bins of an earlier release count as declared. The value is public.
         """
         return self.bins is not None or self.edges is not None or bool(self.spikes)
 

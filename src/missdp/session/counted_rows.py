@@ -107,7 +107,13 @@ class CountedFacts:
         Returns
         -------
         tuple of int
-            Number of codes of each attribute, in the order of ``clique``. Public.
+            Number of codes of each attribute, in the order of ``clique``. If the strategy counts
+            missing cells, missing is one more code of a nullable attribute. Public.
+
+        Raises
+        ------
+        KeyError
+            If the schema declares no such attribute.
         """
         return tuple(self.sizes[name] for name in clique)
 

@@ -200,14 +200,16 @@ class Noise:
         Parameters
         ----------
         exact : ndarray of int64
-            Exact counts, in units of ``1 / steps`` rows. Private.
+            Exact counts, in steps. A row counts at most ``steps`` steps. Without weights, a step is
+            a row. Private.
         source : NoiseSource
             The source of random draws.
 
         Returns
         -------
         ndarray of int64
-            Noisy counts in whole rows, of equal shape. Possibly negative. Released.
+            Noisy counts, divided by ``steps`` and rounded to whole rows, of equal shape. Possibly
+            negative. Released.
 
         Raises
         ------

@@ -115,8 +115,9 @@ class Misfits(Scores):
 
     A marginal is a table of counts over some attributes. The score is ``weight (sum |counts -
     expected| - bias)`` over the possible cells without missing values, as in AIM (McKenna et al.
-    2022). Pass the query to `Session.measure` with a `Selection`, which releases the position of
-    one candidate. One row changes each score by at most 1 + 2**-20.
+    2022). ``expected``, ``bias`` and ``weight`` are fields of an `Expected`. Pass the query to
+    `Session.measure` with a `Selection`, which releases the position of one candidate. One row
+    changes each score by at most 1 + 2**-20.
 
     Parameters
     ----------
@@ -125,6 +126,11 @@ class Misfits(Scores):
     expected : callable or mapping
         From the names of a candidate to its `Expected` counts. Released or public. A score is
         computed again only if another object is returned than before.
+
+    Raises
+    ------
+    ParameterError
+        Raised by the session before the charge, if an attribute is unknown or a shape is wrong.
 
     Examples
     --------

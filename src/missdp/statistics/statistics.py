@@ -859,9 +859,10 @@ def needed_attributes(
     Parameters
     ----------
     imputation : KNNImputation or None
-        Imputation of missing cells.
+        Imputation of missing cells, or None if no cell is filled. It needs the attributes that it
+        fills and matches on.
     questions : sequence of Statistic
-        The questions.
+        The questions. They need the attributes that they name.
     schema : Schema
         Public facts about all attributes.
 
@@ -920,7 +921,7 @@ def close_levels(
     Raises
     ------
     SchemaError
-        If a question needs an attribute whose levels are open.
+        If a question or the imputation needs an attribute whose levels are open.
     """
     opened = [a.name for a in schema if isinstance(a, OpenCategorical)]
     if not opened:

@@ -425,7 +425,9 @@ def gaussian_budget(request: Request[Any]) -> Filter:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Declaration of a family of synthesizers: its strategies, its functions and its types.
+    """Record that defines a kind of synthesizer: how it plans, fits and samples.
+
+    A family also lists its strategies for missing values and the types of its released model.
 
     A subclass of `Synthesizer` sets its class attribute ``family`` to such a record. The functions
     of the record plan a fit, fit a model in a session, and draw rows. The session charges each
@@ -461,7 +463,8 @@ class Family:
         ``trainings(request)`` returns the accounting events of private trainings, which are charged
         in addition to the budget. By default none.
     resample : callable, optional
-        ``resample(fitted, rng)`` yields models that vary by the uncertainty of the fitted model.
+        ``resample(fitted, rng)`` yields models, without end, that vary by the uncertainty of the
+        fitted model. Without it, ``sample(multiple=...)`` raises an error.
     finish : callable, optional
         ``finish(parameters)`` returns a function that changes drawn rows so that they satisfy
         constraints between rows, or None without constraints. All rows are then drawn together.

@@ -215,7 +215,7 @@ class Fitted(Record):
         return filtered and (self.size is None) == (as_one and not self.is_weighted)
 
     def text(self) -> bytes:
-        """Return the content of the model's file: the record as JSON text.
+        """Return the fitted model as JSON text, as a model file holds it.
 
         Returns
         -------

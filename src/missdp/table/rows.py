@@ -268,7 +268,10 @@ class Rows:
         check_columns(list(self.list_names()), names, unread=unread, places=places)
 
     def declared(self, schema: Schema) -> Rows:
-        """Return the rows with the file layout of a schema, without columns that it ignores.
+        """Return the rows, read with the file format and without the ignored columns of a schema.
+
+        The file format is the table ``[file]`` of the schema: delimiter, encoding, header, decimal
+        and thousands marks. The present object does not change.
 
         Parameters
         ----------
