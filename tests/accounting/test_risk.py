@@ -1,4 +1,4 @@
-"""What a guarantee means for one person, against what the best tests of two tables achieve."""
+"""The meaning of a guarantee for one person, beside the best tests between two tables."""
 
 import math
 import warnings
@@ -170,7 +170,7 @@ class Seeming(RecordingNoise):
     ("epsilon", "n", "released"), [(11.0, 40, True), (1.0, 4000, True), (1.0, 4000, False)]
 )
 def test_a_fit_warns_by_what_is_declared_or_released(epsilon, n, released):
-    """The private table has 60 rows; what is declared or released may be anything."""
+    """The private table has 60 rows. The declared or released number of rows may be any number."""
     model = MST(epsilon=epsilon, delta=1e-3, n_rows="noisy" if released else n)
     expected = ["epsilon"] * (epsilon > 10) + ["delta"] * (n >= 1000)
     with Seeming(n / 60 if released else 1):
