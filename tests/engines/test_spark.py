@@ -1,4 +1,4 @@
-"""What only the source of Spark frames promises; and the kit, however rows are partitioned."""
+"""Promises of the source of Spark frames alone, and the kit for all partitions of rows."""
 
 import functools
 import io
@@ -138,7 +138,8 @@ def test_rules_and_kinds_are_those_of_a_table_in_memory(spark):
     memory = MemorySource(Table.read(mixed, RULED))
     source = SparkSource(frame_of(spark, mixed, 3), RULED)
     alike(source.counts(cliques, rows="extended"), memory.counts(cliques, rows="extended"))
-    few = [("jahre",), ("erste stelle", "größe")]  # reads what these hang together with, no more
+    # These read their dependent attributes, and no more.
+    few = [("jahre",), ("erste stelle", "größe")]
     alike(source.counts(few, rows="observed"), memory.counts(few, rows="observed"))
 
 
@@ -327,7 +328,7 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
         AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA)
 
 
-# -- what a task does with its share of the rows, without an engine -----------------------------
+# -- the work of a task on its share of the rows, without an engine -----------------------------
 TASKED = [("arbeit", "stunden"), ("größe",), ()]
 
 
