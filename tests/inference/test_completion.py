@@ -17,7 +17,7 @@ SIZES = (2, 4, 3)
 
 
 def observed(tables):
-    """What tables say if all is missing completely at random."""
+    """Return the tables as they are if all values are missing completely at random."""
     return completion.complete(tables, ModelFacts(), rng=np.random.default_rng(0), rounds=0)
 
 
@@ -38,7 +38,7 @@ def people(n=40_000):
 
 
 def released(rows, holes, *, noise=1e-4, seed=1):
-    """Pair tables of rows with holes; attributes without holes have no level for them."""
+    """Return pair tables of rows with missing cells. Complete attributes have no level for them."""
     rng = np.random.default_rng(seed)
     codes = np.where(holes, SIZES, rows)
     wide = [size + bool(holes[:, v].any()) for v, size in enumerate(SIZES)]
@@ -57,7 +57,7 @@ def distances(moments, rows):
 
 
 def by_others(rows):
-    """Holes in the first attribute by both others, in the last by the second."""
+    """Make cells missing: in the first attribute by both others, in the last by the second."""
     chance = np.zeros(rows.shape)
     chance[:, 0] = expit(-3 + rows[:, 1] + rows[:, 2])
     chance[:, 2] = expit(1 - 1.5 * rows[:, 1])
@@ -137,7 +137,7 @@ def test_extreme_tables_give_finite_numbers(rate):
 
 
 def test_two_noises_of_margins_are_not_multiplied():
-    # Both margins of a table, and their sum, off by far more than what is looked for.
+    # Both marginals of a table, and their sum, are off by far more than the error to detect.
     for seed in range(4):
         tables = released(people(2000), by_others(people(2000)), noise=0.3, seed=seed)
         completed = observed(tables)

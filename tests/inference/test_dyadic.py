@@ -1,4 +1,4 @@
-"""Noisy trees over a grid: how far one row moves them, and what is made of them."""
+"""Noisy trees over a grid: the sensitivity to one row, and the histograms made of them."""
 
 import math
 
@@ -22,7 +22,7 @@ def noisy(cells, levels, std, rng):
 
 
 def fitted(cells, std, rng):
-    """What a tree of every other level tells of cells."""
+    """Return the histogram of cells that is fitted to a tree of every other level."""
     levels = measured_levels(len(cells), every=2)
     return fit_histogram(noisy(cells, levels, std, rng), std=std, size=len(cells), levels=levels)
 
@@ -146,7 +146,10 @@ def test_rows_at_an_end_fall_off_from_those_beside_them(rows, cells, even):
 
 
 def test_a_cell_that_stands_out_by_itself_is_a_heap_whatever_it_lies_in():
-    """The half of four cells does not stand out; what stands out in it is not spread over it."""
+    """The half of four cells does not stand out.
+
+    The cell in it that stands out is not spread over it.
+    """
     counts = [np.array([30, 100]), np.array([0, -8, 48, -5, 50, 0, 50, 0])]
     told = fit_histogram(counts, std=10.0, size=8, levels=[1, 3])
     at = np.searchsorted(told.starts, 2)
