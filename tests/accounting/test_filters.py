@@ -95,7 +95,8 @@ def test_an_adaptive_budget_is_not_amplified():
 def test_a_log_beyond_its_capacity_is_refused():
     """Under replace-one, a release that was made under add-remove counts twice its mu.
 
-    A log that fits into the cap only as it stands is refused: a file may have been edited.
+    A log that fits into the capacity only as it stands is rejected, because a file may have been
+    edited.
     """
     facts, swap = {"sensitivity": 1, "discrete": False}, {"adjacency": "replace-one"}
     log = [acc.GaussianEvent(sigma=10.0, **facts)]

@@ -178,7 +178,7 @@ def test_what_is_malformed_is_refused(what):
 
 
 class StrangeEvent(acc.Event):
-    """Of which nothing is known."""
+    """An event without any known property."""
 
 
 TRUTH = {"epsilon": 1, "protects": "ground-truth"}

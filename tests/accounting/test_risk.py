@@ -32,7 +32,10 @@ def gaussian(mu, delta=1e-6):
 @pytest.mark.parametrize("mu", [0.05, 0.3, 2.0])
 @pytest.mark.parametrize("chance", CHANCES)
 def test_gaussian_noise_is_bounded_by_its_best_test_and_hardly_more(mu, chance):
-    """Of all outcomes of probability c with the row, a threshold is the most unlikely without."""
+    """A threshold is the best test.
+
+    Among all outcomes of probability c with the row, it is the most unlikely without the row.
+    """
     best = math.log(chance) - log_ndtr(norm.ppf(chance) - mu)
     loss = gaussian(mu).explain(chance=chance).loss
     assert best <= loss <= 1.01 * best + 1e-3

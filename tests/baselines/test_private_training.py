@@ -473,7 +473,7 @@ def test_session_answers_as_many_steps_as_were_charged():
 
 
 def test_session_samples_and_adds_noise_as_was_charged():
-    """A family chooses neither: both follow from the event that was charged."""
+    """A family chooses neither sampling nor noise. Both follow from the charged event."""
     rows = session_on(table(4000)).train(EVENT)
     assert rows.event == EVENT
     found = [float(rows.release(lambda: kept(4000))[0]) for _ in range(2)]

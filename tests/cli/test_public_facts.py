@@ -173,7 +173,7 @@ def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, told, meth
 
 
 def test_errors_say_nothing_of_rows(folder, fails):
-    """A cell outside the domain is refused as before, and no message names rule or row."""
+    """A cell outside the domain raises an error as before. No message names rule or row."""
     bad = survey(400, 0).astype({"age": "object"})
     bad.loc[17, "age"] = 4711
     bad.to_csv("other.csv", index=False)

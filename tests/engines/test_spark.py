@@ -214,8 +214,8 @@ HOSTILE = {
 }
 
 
-# PySpark's own process says so, now and then, when Java no longer listens to a worker that it
-# starts: paths and lines of PySpark, and nothing of a row.
+# PySpark's own process sometimes prints this text when Java no longer listens to a worker that it
+# starts. The text has paths and lines of PySpark, and nothing of a row.
 _WORKER_GONE = (
     r"Traceback \(most recent call last\):\n"
     r"(?:  File \"[^\"]*pyspark/daemon\.py\".*\n(?:    .*\n)*)+"
@@ -254,7 +254,7 @@ def test_no_engine_prints_or_raises_a_cell(spark, query, told):
         raise ValueError(f"bad cell {cell}")
 
     spark.udf.register("quoting", quoting)
-    # Of a range, so that tasks compute it, and not the planner.
+    # The strings come from a range, so that tasks compute them, and not the planner.
     last = "if(id = 3, concat('SECRET-', string(id + 424239)), string(id)) AS v"
     spark.range(4).selectExpr(last).createOrReplaceTempView("strings")
     budget = Filter(1.0, 1e-6)

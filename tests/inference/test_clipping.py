@@ -89,7 +89,7 @@ def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
 
 
 def test_a_relation_that_a_model_lacks_is_put_back_as_the_size_of_its_products_is_clipped(rng):
-    """Of rows far out, which make most of a product, more is clipped than of all others."""
+    """Rows far out make most of a product. More of them is clipped than of all other rows."""
     levels = np.array([-1.0, 0.0, 1.0, 4.0])
     block = np.column_stack([np.eye(4) - 0.25, 0.6 * levels])
     rows = rng.choice(4, size=(20_000, 2), p=[0.35, 0.35, 0.25, 0.05])

@@ -49,7 +49,7 @@ def released(rows, holes, *, noise=1e-4, seed=1):
 
 
 def distances(moments, rows):
-    """Total variation distance of margins and of pair tables to those of complete rows, means."""
+    """Return mean TV distances of marginals and of pair tables to those of complete rows."""
     ones = {(v,): margin for v, margin in enumerate(moments.marginals)}
     pairs = moments.pairs.items()
     twos = {(a, b): np.outer(ones[a,], ones[b,]) + t for (a, b), t in pairs}
@@ -83,7 +83,10 @@ def test_holes_completely_at_random_are_left_as_they_were_observed():
 
 
 def test_holes_that_coincide_do_not_look_like_smaller_tables():
-    """Half of the rows lack two attributes together, which says nothing about their values."""
+    """Half of the rows lack two attributes together.
+
+    This holds no information about their values.
+    """
     gone = np.random.default_rng(5).random(len(people())) < 0.5
     completed = complete(released(people(), np.stack([gone, np.zeros_like(gone), gone], axis=1)))
     assert completed.masks.odds[0, 2] > 8

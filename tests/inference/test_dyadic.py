@@ -64,7 +64,7 @@ def test_whatever_the_noise_it_is_a_distribution(size, std, seed, every):
 
 
 def _drawn(seed, *, trim):
-    """Mean of a long-tailed column, in standard deviations off, as a tree tells it."""
+    """Return the error of a long-tailed column's mean by a tree, in standard deviations."""
     rng = np.random.default_rng(seed)
     edges = np.sinh(np.linspace(0, np.arcsinh(1e8), 4097))
     values = rng.lognormal(5, 1.2, 20_000)
@@ -105,7 +105,7 @@ def test_the_range_holds_whatever_stands_out_and_no_more_than_its_nodes(size, da
 
 
 def test_a_tail_is_looked_for_in_all_levels_and_not_past_the_last_cell():
-    """Half of the rows are at 0, and the others further out than any count of theirs tells."""
+    """Half of the rows are at 0. The others are further out than any of their counts shows."""
     rng, cells = np.random.default_rng(0), np.zeros(1100, dtype=int)
     cells[0], cells[520:1000:4] = 1200, 4
     found = np.array([fitted(cells, 60.0, rng).mass[0] for _ in range(60)])
@@ -140,7 +140,7 @@ def test_rows_at_an_end_fall_off_from_those_beside_them(rows, cells, even):
     even = max(even, 1e-3 * rows)
     assert density[0] <= 1.05 * max(even, rows / cells)
     if rows >= even * cells:
-        assert len(stops) == 1  # more than there is room for: evenly
+        assert len(stops) == 1  # more rows than the cells can hold at this density: evenly
     elif cells >= 8 and rows < even * cells / 2:
         assert density[0] > 1.2 * rows / cells
 

@@ -155,7 +155,7 @@ def test_an_expected_count_that_was_measured_has_the_released_total():
 
 
 def test_three_attributes_together_are_held_where_they_were_measured():
-    """Of an exclusive or, no pair tells anything."""
+    """Pair tables of an exclusive or hold no information about it."""
     rng = np.random.default_rng(3)
     a, b = rng.integers(0, 2, (2, N))
     rows = np.stack([a, b, a ^ b], axis=1)

@@ -73,7 +73,7 @@ def test_the_mask_model_recovers_who_goes_missing(slope):
 
 
 def strips(rates, *, n=6000, std=25.0, cells=5, draws=400):
-    """Released strips of a mask with these missing rates by level, each with noise of its own."""
+    """Yield released rates of a mask by level, each with noise of its own."""
     rng = np.random.default_rng(2)
     for _ in range(draws):
         rows = rng.multinomial(n, np.full(len(rates), 1 / len(rates)))
@@ -274,7 +274,7 @@ def test_one_correlation_that_is_known_well_is_not_the_mean_of_all():
 
 @pytest.mark.parametrize("skipped", [1.0, 0.6])
 def test_a_level_is_missing_after_all_if_two_are_missing_together_more_often(skipped):
-    """Of rows without the second, so many lack the code of the first, which is declared."""
+    """Among rows that lack the second attribute, a share `skipped` lacks the declared code."""
     rng = np.random.default_rng(0)
     x = np.repeat(rng.integers(0, 2, 40_000)[:, np.newaxis], 2, axis=1)
     code, gone = x[:, 0] == 1, rng.random(len(x)) < 0.2
@@ -480,7 +480,8 @@ def test_who_skips_a_filter_question_skips_what_follows(family, code):
     assert filled.codes("smoke").mean() == pytest.approx(0.5, abs=0.03)
 
 
-# A column that is never there in most rows leaves the margins of where it is there as they are
+# A column that is missing in most rows does not change the marginals of the rows where it is
+# present.
 LEVELS = {"works": "ny", "school": "0123", "wage": "012345"}
 
 
@@ -510,8 +511,8 @@ def margin(table, name):
     return counts / len(table)
 
 
-# With these seeds, margins that AIM was fitted to swung ever further from round to round, so that
-# rows were off by .07 to .24.
+# With these seeds, the marginals that AIM was fitted to once oscillated more in each round. Rows
+# were off by .07 to .24.
 SWUNG = (2, 5, 7)
 
 

@@ -238,7 +238,7 @@ def test_noise_of_coefficients_is_that_of_centred_tables(ordered, place):
 
 # -- order, and empty tables ---------------------------------------------------------------------
 def pairs_of(rng, attributes=5, levels=6):
-    """Return margins, noisy dependence of all pairs, and the variance of its noise."""
+    """Return marginals, noisy dependence of all pairs, and the variance of its noise."""
     margins = [rng.dirichlet(np.full(levels, 3.0)) for _ in range(attributes)]
     pairs, variances = {}, {}
     for a, b in itertools.combinations(range(attributes), 2):

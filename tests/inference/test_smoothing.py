@@ -19,7 +19,7 @@ ROWS = 1_000_000  # so many that they are no source of chance dependence beside 
 
 
 def centre(rng, std, shape=(10, 10)):
-    """Noise on a table without margins."""
+    """Return noise on a table whose marginals are 0."""
     return centred(rng.normal(0, std, shape))
 
 
@@ -68,7 +68,7 @@ def test_an_attribute_of_one_level_depends_on_nothing():
 
 @given(st.integers(0, 1000), st.integers(3, 12), st.booleans())
 def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
-    # Of a clear trend, cells below 0 are filled: see `_Posterior`.
+    # Cells below 0 are filled if a trend is clear: see `_Posterior`.
     _truth, seen, variances, margins = tables(seed, levels=levels, attributes=2, strength=0.2)
     ordered = [True, second]
     exact, _ = smooth_pairs(margins, seen, {p: 1e-30 * v for p, v in variances.items()}, ordered)
@@ -94,14 +94,14 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
                 c: k.scaled(noise[c], k.shrinkage.retained) for c, k in found.posteriors.items()
             }
             twice += error(again, {c: 0 * t for c, t in seen.items()}) / 5
-    # Of a weak relation that is probably none, the mean is 0, and draws vary somewhat less.
+    # The mean of a weak relation that is probably absent is 0, and its draws vary somewhat less.
     assert 0.6 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
     assert twice < 0.6 * spread
 
 
 @given(st.floats(-0.98, 0.98), st.integers(0, 1000))
 def test_normal_tables_are_those_of_a_normal_law(correlation, seed):
-    """As its distribution function says, and with the margins that are asked for."""
+    """The table matches its distribution function, and has the requested marginals."""
     rng = np.random.default_rng(seed)
     ends = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4))
     found = _normal_tables(*ends, np.array([correlation]))[0] + np.outer(*ends)
@@ -143,7 +143,7 @@ LEVELS = 20
 
 
 def noisy(table, rng, std):
-    """Centred noise on a table, margins with noise of their own, and the variance of a cell."""
+    """Return noisy marginals of a table, its noisy dependence, and the variance of a cell."""
 
     def moved(margin):
         margin = np.maximum(margin + rng.normal(0, std / 2, margin.shape), 1e-6)
