@@ -183,7 +183,9 @@ def adaptive_delta(first, later, epsilon):
 
 
 def test_events_chosen_later_would_break_the_claim_of_a_plan():
-    """Release x + N(0, 20^2); if it is positive, release x + N(0, 5^2), too.
+    """Release x + N(0, 20^2).
+
+    If it is positive, also release x + N(0, 5^2).
 
     Where the second is left out, the first alone would claim (.189, 1e-6). The true delta of the
     whole is .0150 there.

@@ -177,7 +177,7 @@ def test_bounds_are_monotone_and_see_mechanisms_only(events, more, order, data):
 
 
 def test_loss_distributions_do_not_depend_on_the_order_of_events():
-    """To the last digit, or a guarantee that was saved might be refused where it is read."""
+    """Exact to the last digit. Otherwise, a saved guarantee might be rejected when it is read."""
     events = [acc.LaplaceEvent(sensitivity=1, scale=5.0 + k) for k in range(4)]
     events += [acc.GaussianEvent(sensitivity=1, sigma=9.0 + k) for k in range(4)]
     _composed.cache_clear()
@@ -196,7 +196,7 @@ def test_zcdp_rho_is_the_largest(epsilon, delta):
 
 @pytest.mark.parametrize("rho", [1e-8, 1e-4, 0.0244, 0.5, 30.0])
 def test_zcdp_is_converted_upwards(rho):
-    """At no order is the conversion smaller than with 50 digits, so neither is the minimum."""
+    """The conversion is at no order smaller than with 50 digits, so the minimum is not smaller."""
     from mpmath import mp, mpf
 
     mp.dps = 50

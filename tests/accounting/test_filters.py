@@ -1,4 +1,4 @@
-"""Filters are worth their cap: nothing is re-read from what happened to be spent."""
+"""A filter costs its whole capacity. Its price never depends on the amount that was spent."""
 
 import math
 from dataclasses import dataclass, replace
@@ -69,7 +69,10 @@ def test_a_part_costs_its_cap_whatever_it_spends():
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.3, 1e-9), (2.5, 1e-5), (1.0, 0.0)])
 def test_a_part_that_is_worth_the_whole_fits_into_it(epsilon, delta):
-    """The square of a mu is rounded, and its sum must still fit; into a file, too."""
+    """A part with the whole capacity fits, although the square of its mu is rounded.
+
+    The sum of the squares must also fit after it was written to a file.
+    """
     for measure in ("zcdp", "gdp") if delta else ("pure",):
         whole, part = (acc.Filter(epsilon, delta, measure=measure) for _ in range(2))
         whole.reserve(part)
@@ -90,9 +93,10 @@ def test_an_adaptive_budget_is_not_amplified():
 
 
 def test_a_log_beyond_its_capacity_is_refused():
-    """Under replace-one, what was released under add-remove counts twice its mu.
+    """Under replace-one, a release that was made under add-remove counts twice its mu.
 
-    A log that fits into the cap only as it stands is refused: a file may have been edited.
+    A log that fits into the capacity only as it stands is rejected, because a file may have been
+    edited.
     """
     facts, swap = {"sensitivity": 1, "discrete": False}, {"adjacency": "replace-one"}
     log = [acc.GaussianEvent(sigma=10.0, **facts)]
@@ -233,7 +237,7 @@ COSTS = st.one_of(
 
 
 def oracle(event, privacy_measure):
-    """The price of a release in a privacy measure, from the textbook; None if there is none."""
+    """Return the textbook price of a release in a privacy measure, or None if it has none."""
     if isinstance(event, acc.FilterEvent):
         event = event.capacity
     if isinstance(event, acc.GaussianEvent | acc.ZCDPEvent):
@@ -262,7 +266,7 @@ def test_any_mixture_of_charges_and_parts_adds_up_exactly(steps, privacy_measure
                 part = budget.reserve(acc.Filter.from_cost(step, delta=1e-6))
                 held = budget.remaining
                 part.charge(replace(step, amount=step.amount * min(1.0, 2 * spend)).event())
-                assert budget.remaining == held  # what a part spends costs nothing more
+                assert budget.remaining == held  # spending from a part costs nothing more
             else:
                 budget.charge(step)
         except (BudgetExceededError, UnprovenError) as refused:
@@ -295,16 +299,16 @@ def test_a_replace_one_budget_takes_both_and_converts():
     assert budget.remaining.amount == pytest.approx(5 - 1.0 - 2 / 9 - 0.6)
 
 
-# The best that an adaptive analyst can do against a filter: backward induction alone.
-# Every mechanism has finitely many outputs whose losses log(P/Q) are multiples of h, so that the
-# state is a whole number (the loss so far) and what is left of the capacity, in whole units.
+# The best attack of an adaptive analyst against a filter, by backward induction alone. Every
+# mechanism has finitely many outputs, whose losses log(P/Q) are multiples of h. The state is the
+# loss so far and the remaining capacity, both as whole numbers of units.
 H = Fraction(1, 10)
 ATTACKED = np.geomspace(1e-9, 0.3, 20)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A mechanism: losses in units of H with their probabilities under P, and what it costs."""
+    """A mechanism: its losses in units of H, their probabilities under P, and its cost."""
 
     losses: tuple[int, ...]
     chances: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""Gaussian DP: what events cost in mu squared, and what that is worth."""
+"""Gaussian DP: the costs of events in mu squared, and their epsilon and delta."""
 
 import math
 from fractions import Fraction
@@ -141,7 +141,10 @@ def test_costs_of_gaussians_are_exact():
 
 @pytest.mark.parametrize("power", [-4000, -2200, -2150, -1000, 0, 1000, 2046, 2048, 4000])
 def test_mu_of_squares_beyond_floating_point_is_rounded_up(power):
-    """A square of 1e-400 vanishes in floating point; its root was sought step by step from 0."""
+    """A square of 1e-400 vanishes in floating point.
+
+    An earlier version searched for its root step by step from 0.
+    """
     for factor in (Fraction(1), Fraction(4, 3), Fraction(1) + Fraction(1, 2**200)):
         squared = factor * Fraction(2) ** power
         mu = gdp_mu(squared)

@@ -47,7 +47,7 @@ def together(*pairs):
 
 
 def exact_laws():
-    """Yield events, with exact laws of what comes out on two neighbours, and who is exact there."""
+    """Yield events, the exact output distributions on two neighbours, and the exact measures."""
     for shift, scale in (((1,), 1.0), ((2,), 2.0), ((3,), 0.8), ((5,), 4.0), ((3,), 1.7)):
         event = acc.LaplaceEvent(sensitivity=shift[0], scale=scale)
         yield [event], laplace_pair(scale, shift), {LOSS}
@@ -93,7 +93,7 @@ def delta_by(name, events, epsilon):
 
 @pytest.mark.parametrize("case", range(len(EXACT)))
 def test_every_bound_holds_for_exact_laws_and_is_reached_where_it_is_exact(case):
-    """Epsilon and delta by every bound, and Rényi divergences; in both directions."""
+    """Check epsilon and delta by every bound, and Rényi divergences, in both directions."""
     events, (p, q), exact = EXACT[case]
     for epsilon in np.linspace(0.0, 4.0, 5):
         true = max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
@@ -133,7 +133,7 @@ def test_selection_bounds_hold_for_the_exponential_mechanism(scores, epsilon):
 
 @pytest.mark.parametrize("measure", ["pure", "zcdp", "gdp"])
 def test_cost_of_an_event_with_a_delta_raises(measure):
-    """A sum of costs counts no deltas; a filter counts them separately."""
+    """A sum of costs counts no deltas. A filter counts them separately."""
     with pytest.raises(UnprovenError, match="no bound"):
         acc.Cost(privacy_measure=measure, amount=1.0).price(
             acc.ApproximateEvent(epsilon=0.1, delta=1e-9)

@@ -1,4 +1,4 @@
-"""Whatever is wrong is refused with one typed error of one line, and no budget is changed."""
+"""Every wrong argument raises one typed error with a message of one line. No budget is changed."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ from missdp.errors import BudgetExceededError, MissDPError, ParameterError, Unpr
 from missdp.profiles import delta_of
 from missdp.synth.split import difference, share_of
 
-# What is too large to be computed is infinite, and numpy says so.
+# A number that is too large to compute is infinite, and numpy warns about it.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 GAUSSIAN, HALF = acc.GaussianEvent(sensitivity=1, sigma=5), acc.PureEvent(epsilon=0.5)
 NOTHING = acc.PureEvent(epsilon=0.0)
@@ -30,7 +30,8 @@ SAMPLED = acc.SampledGaussianEvent(rate=0.1, noise_multiplier=1, steps=1)
 NO_NUMBER = (math.nan, math.inf, -math.inf, -1.0, "much", None, [1.0], 10**400)
 TINY, HUGE = (5e-324, 1e-310, 1e-300, 1e-17), (2.0**53, 1e17, 1e150, 1e300, 1.7e308, 10**18)
 SOME = (0.0, *TINY, 0.3, 1 - 2.0**-53, 1.0, 1.5, *HUGE, Fraction(1, 3), Fraction(1, 10**400))
-SECONDS = 5.0  # of computing; most take milliseconds, an endless loop would take all
+# Seconds of computing. Most cases take milliseconds. An endless loop would take all of them.
+SECONDS = 5.0
 
 
 def spend(epsilon, delta, privacy_measure):
@@ -39,7 +40,8 @@ def spend(epsilon, delta, privacy_measure):
     return budget.remaining, budget.remaining_epsilon
 
 
-# What takes a number, and which numbers it refuses besides those that are none.
+# Functions that take a number, and the numbers that each of them rejects. Every function also
+# rejects values that are not numbers.
 NUMBERS = {
     "epsilon of a budget": (lambda x: acc.Filter(x), (0.0,)),
     "delta of a budget": (lambda x: acc.Filter(1.0, x), (1.0, 1.5)),
@@ -176,7 +178,7 @@ def test_what_is_malformed_is_refused(what):
 
 
 class StrangeEvent(acc.Event):
-    """Of which nothing is known."""
+    """An event without any known property."""
 
 
 TRUTH = {"epsilon": 1, "protects": "ground-truth"}
@@ -257,7 +259,7 @@ def test_only_fresh_filters_can_be_set_aside_and_no_guarantee_is_edited():
         acc.Guarantee(1).epsilon = 0.1
 
 
-# Whatever numbers it is asked about, accounting answers or refuses, and soon
+# For every pair of numbers, accounting returns a result or raises an error, and does so soon.
 TWO = {
     "zcdp_rho": acc.zcdp_rho,
     "replace_one_of": acc.replace_one_of,

@@ -1,4 +1,4 @@
-"""What a guarantee means for one person, against what the best tests of two tables achieve."""
+"""The meaning of a guarantee for one person, beside the best tests between two tables."""
 
 import math
 import warnings
@@ -32,7 +32,10 @@ def gaussian(mu, delta=1e-6):
 @pytest.mark.parametrize("mu", [0.05, 0.3, 2.0])
 @pytest.mark.parametrize("chance", CHANCES)
 def test_gaussian_noise_is_bounded_by_its_best_test_and_hardly_more(mu, chance):
-    """Of all outcomes of probability c with the row, a threshold is the most unlikely without."""
+    """A threshold is the best test.
+
+    Among all outcomes of probability c with the row, it is the most unlikely without the row.
+    """
     best = math.log(chance) - log_ndtr(norm.ppf(chance) - mu)
     loss = gaussian(mu).explain(chance=chance).loss
     assert best <= loss <= 1.01 * best + 1e-3
@@ -170,7 +173,7 @@ class Seeming(RecordingNoise):
     ("epsilon", "n", "released"), [(11.0, 40, True), (1.0, 4000, True), (1.0, 4000, False)]
 )
 def test_a_fit_warns_by_what_is_declared_or_released(epsilon, n, released):
-    """The private table has 60 rows; what is declared or released may be anything."""
+    """The private table has 60 rows. The declared or released number of rows may be any number."""
     model = MST(epsilon=epsilon, delta=1e-3, n_rows="noisy" if released else n)
     expected = ["epsilon"] * (epsilon > 10) + ["delta"] * (n >= 1000)
     with Seeming(n / 60 if released else 1):

@@ -1,4 +1,7 @@
-"""What a fit costs a unit with several rows: beside closed forms, and in whatever adds costs up."""
+"""The cost of a fit for a unit with several rows.
+
+It is compared with closed forms, and checked in every class that adds costs up.
+"""
 
 import math
 from dataclasses import replace

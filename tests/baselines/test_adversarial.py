@@ -1,4 +1,4 @@
-"""What adversarial families with trained critics promise beside what all families do."""
+"""The promises of adversarial families with trained critics, beyond those of all families."""
 
 import subprocess
 import sys
@@ -104,9 +104,12 @@ def test_without_torch_or_opacus_nothing_is_charged(name, package, monkeypatch):
     assert budget.spent.epsilon == 0
 
 
-# What rows say
+# Values of rows
 def chained(n, holes):
-    """Four levels that hang together; holes where the first is high, as MAR has them."""
+    """Return four dependent attributes.
+
+    Values go missing where the first attribute is high, as under MAR.
+    """
     rng = np.random.default_rng(0)
     truth = rows_of(schema_of(dict.fromkeys("abcd", 4), "bcd"), n, holes=0, common=0.9)
     often = holes * (0.4 + 0.4 * truth.codes("a"))
@@ -116,7 +119,7 @@ def chained(n, holes):
 @pytest.mark.slow
 @few_cases
 def test_a_family_is_nearer_to_the_truth_than_where_it_started(name, strategy):
-    """That is independent attributes, with the margins of what is read."""
+    """The start is independent attributes with the marginals of the rows that are read."""
     truth, rows = chained(20_000, 0.3)
     model = made(name, epsilon=3.0, steps=500, missing=strategy)
     drawn, rng = model.fit(rows).sample_table(20_000, random_state=0), np.random.default_rng(0)

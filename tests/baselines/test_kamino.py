@@ -1,4 +1,4 @@
-"""Kamino: conditional models, constraints between rows, what is charged, and what it reveals."""
+"""Kamino: conditional models, constraints between rows, its charges, and its disclosures."""
 
 import json
 

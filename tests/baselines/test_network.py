@@ -1,4 +1,4 @@
-"""PrivBayes' network: its score, the families that may come next, laws, holes and rules."""
+"""PrivBayes' network: score, possible next families, distributions, missing cells, rules."""
 
 import itertools
 import math
@@ -30,8 +30,8 @@ def test_sampling_follows_the_network():
     rows = Network(families, laws).sample(n, np.random.default_rng(0))
     found, exact = np.zeros((3, 2, 4)), np.einsum("a,ab,bac->abc", *laws.values())
     np.add.at(found, tuple(rows[name] for name in "abc"), 1 / n)
-    # Even draws stay closer than independent ones, whose distance would be about
-    # sqrt(cells / n) / 2; a wrong table would be off by far more.
+    # Even draws stay closer than independent draws, whose distance would be about sqrt(cells / n) /
+    # 2. A wrong table would be off by far more.
     assert 0.5 * np.abs(found - exact).sum() < 0.004
 
 
@@ -54,7 +54,7 @@ def test_empty_parent_cells_take_the_margin():
 
 
 def mar_network():
-    """Return a network on (driver, value with holes): holes in value depend on the driver only."""
+    """Return a network on (driver, value). Missing cells of `value` depend on the driver only."""
     driver = np.array([0.5, 0.5])
     value = np.array([[0.9, 0.1], [0.2, 0.8]])
     hole = np.array([0.1, 0.8])
@@ -70,7 +70,7 @@ def mar_network():
 
 
 def test_filling_is_unbiased_when_missing_at_random():
-    """The observed margin of `value` is far off; filling given the driver repairs it."""
+    """The observed marginal of `value` is far off. Filling given the driver repairs it."""
     network, truth = mar_network()
     sizes = {"value": 2, "driver": 2}
     rng = np.random.default_rng(0)
@@ -102,7 +102,8 @@ def test_restricted_laws_leave_no_row_without_an_end(order):
     for names, cells in never.items():
         assert not cells[tuple(rows[name] for name in names)].any()
     first = np.bincount(rows[order[0]], minlength=len(laws[order[0]])) / 2000
-    np.testing.assert_allclose(first, laws[order[0]], atol=0.001)  # what is drawn first stays
+    # The attribute that is drawn first keeps its distribution.
+    np.testing.assert_allclose(first, laws[order[0]], atol=0.001)
 
 
 def test_laws_are_restricted_by_rules_of_three_attributes_whatever_their_order():
@@ -120,7 +121,7 @@ def test_laws_are_restricted_by_rules_of_three_attributes_whatever_their_order()
     np.testing.assert_allclose(found[0, 1], [0.0, 0.0, 1.0])
     assert (found[0, 0] > 0).tolist() == [False, True, True]
     assert (found[1, 1] > 0).all()
-    # The margin of what came last is as it was.
+    # The marginal of the last attribute is unchanged.
     first = laws["a"][:, None] * laws["b"]
     np.testing.assert_allclose((first[..., None] * found).sum(axis=(0, 1)), laws["c"], atol=0.01)
 
@@ -142,7 +143,7 @@ def test_the_sensitivity_is_nearly_attained():
 
 @given(st.data())
 def test_the_score_is_exact_for_every_number_of_rows(data):
-    """Whatever counts can hold: up to 2^62 rows, and neighbours of such tables."""
+    """Check all numbers that counts can hold: up to 2^62 rows, and neighbours of these tables."""
     shape = data.draw(shapes)
     most = data.draw(st.sampled_from([2**20, 2**27, 2**40, 2**58]))
     counts = data.draw(arrays(np.int64, shape, elements=st.integers(0, most)))

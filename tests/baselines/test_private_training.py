@@ -1,4 +1,4 @@
-"""Private training: what one row moves, what noise is added, what is charged, what is given out."""
+"""Private training: the sensitivity to one row, the noise, the charge, and the output."""
 
 import copy
 import math
@@ -62,7 +62,7 @@ every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 def codes_of(n, seed=0):
-    """Codes of rows; the last code of 'a' and of 'c' is missing."""
+    """Return codes of rows. The last code of 'a' and of 'c' is missing."""
     rng = np.random.default_rng(seed)
     sizes = [size + (name != "b") for name, size in zip(NAMES, SIZES, strict=True)]
     return {name: rng.integers(0, size, n) for name, size in zip(NAMES, sizes, strict=True)}
@@ -73,7 +73,7 @@ def table(n, seed=0):
 
 
 def fitting(seed=0):
-    """What a game starts from: made-up released marginals."""
+    """Return the start of a game: made-up released marginals."""
     levels = tuple(Levels(np.arange(size), np.ones(size)) for size in SIZES)
     margins = tuple(
         np.full(size + (name != "b"), 1 / (size + (name != "b")))
@@ -325,7 +325,7 @@ def test_public_gradient_is_added_after_the_noise():
 
 @every_network
 def test_kept_gradients_are_those_of_the_step(name):
-    """Checks of the kit compare them; releases never compute them."""
+    """Only checks of the conformance kit compare these gradients. Releases never compute them."""
     network, loss = games()[name]
     made = training(network, loss, codes_of(25))
     lazy = made._exact()
@@ -337,7 +337,7 @@ def test_kept_gradients_are_those_of_the_step(name):
     assert copy.deepcopy(copied).each.tolist() == copied.each.tolist()
 
 
-# What is charged
+# Charges
 
 
 @every_family
@@ -423,7 +423,7 @@ def test_nothing_is_read_before_the_whole_plan_is_charged(family):
     assert isinstance(enough.events[0], FilterEvent)
 
 
-# What is given out
+# Output of a training
 
 EVENT = SampledGaussianEvent(rate=0.5, noise_multiplier=1.0, steps=2, label="critics")
 
@@ -473,7 +473,7 @@ def test_session_answers_as_many_steps_as_were_charged():
 
 
 def test_session_samples_and_adds_noise_as_was_charged():
-    """A family chooses neither: both follow from the event that was charged."""
+    """A family chooses neither sampling nor noise. Both follow from the charged event."""
     rows = session_on(table(4000)).train(EVENT)
     assert rows.event == EVENT
     found = [float(rows.release(lambda: kept(4000))[0]) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What tests of the command line share: a way to run it, and a folder with a small survey."""
+"""Fixtures that tests of the command line share: runners, and a folder with a small survey."""
 
 import importlib
 import io
@@ -23,7 +23,7 @@ def words(command, *more):
 
 @pytest.fixture
 def run(capsys):
-    """Run a command; return its exit code, and what it printed on both streams."""
+    """Run a command. Return its exit code and the text that it printed on both streams."""
 
     def ran(*command):
         code = main(words(*command))
@@ -34,7 +34,7 @@ def run(capsys):
 
 
 def _without_noise_line(err):
-    """What a command printed, but for the line that small tables leave mostly noise."""
+    """Return the printed text of a command without the line that small tables are mostly noise."""
     lines = err.splitlines(keepends=True)
     return "".join(line for line in lines if "most relations between columns" not in line)
 
@@ -46,7 +46,7 @@ def without_noise_line():
 
 @pytest.fixture
 def ok(run):
-    """Run a command that must succeed, perhaps without a warning; return what it printed."""
+    """Run a command that must succeed, perhaps without a warning. Return its printed text."""
 
     def ran(*command, quiet=False):
         code, out, err = run(*command)
@@ -60,13 +60,13 @@ def ok(run):
 
 @pytest.fixture
 def told(ok):
-    """Run a command that must succeed; return the document that it prints."""
+    """Run a command that must succeed. Return the document that it prints."""
     return lambda *command, quiet=False: json.loads(ok(*command, "--json", quiet=quiet))
 
 
 @pytest.fixture
 def fails(run):
-    """Run a command that must fail with a code, and say why; return what it said."""
+    """Run a command that must fail with a code and a reason. Return its error message."""
 
     def ran(code, says, *command):
         found, out, err = run(*command)
@@ -81,13 +81,13 @@ def fails(run):
 
 @pytest.fixture(scope="session")
 def bench():
-    """What forks a command and looks at what is left of it."""
+    """Return the module that forks a command and examines its remains."""
     return importlib.import_module("kill_release")
 
 
 @pytest.fixture(scope="session")
 def survey(tmp_path_factory):
-    """A folder with 300 rows, with and without holes, their schema, and a model of them."""
+    """Return a folder with a schema, 300 rows with and without missing cells, and a model."""
     folder = tmp_path_factory.mktemp("survey")
     age = Numeric(name="age", lower=0, upper=99, integer=True, bins=5, nullable=True)
     schema = Schema((Categorical(name="größe", levels=("S", "L"), nullable=True), age))
@@ -112,7 +112,7 @@ def folder(survey, tmp_path, monkeypatch):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Run a command on a terminal of some encoding, as the script does; return what it shows."""
+    """Run a command on a terminal of some encoding, as the script does. Return its screen text."""
 
     def ran(encoding, *command):
         shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding)

@@ -76,7 +76,8 @@ def test_several_tables_are_drawn_as_from_python(several, ok, told):
             assert written.codes(column).tolist() == expected.codes(column).tolist()
     out = ok("sample m.json -o n.csv --copies 2")
     assert f"Wrote n-1.csv, n-2.csv: {model.n_rows_} synthetic rows each." in out
-    for name in ("n.csv", "synthetic.csv", "n.parquet"):  # a text file cannot say what it is
+    # A text file cannot state that it is synthetic.
+    for name in ("n.csv", "synthetic.csv", "n.parquet"):
         said = ok(f"sample m.json -o {name} --rows 1 --overwrite")
         assert ("Tip: include 'synthetic' in the file name" in said) == (name == "n.csv")
 

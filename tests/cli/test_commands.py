@@ -1,4 +1,4 @@
-"""The list of commands: quick to show, the same as what is there, and its examples run."""
+"""The list of commands: it is quick, it matches the commands, and its examples run."""
 
 import inspect
 import json
@@ -40,7 +40,7 @@ def leaves():
 
 
 def printed_by(code):
-    """What some code prints, in a process of its own."""
+    """Return the printed text of some code, run in a process of its own."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout
 
@@ -51,7 +51,10 @@ def test_the_tree_of_commands_is_complete():
 
 
 def test_options_are_few():
-    """Those of every command are declared once, and count once; in `synthesize` they count too."""
+    """Options of every command are declared once, and count once.
+
+    They also count in `synthesize`.
+    """
     own = {
         name: [one for one in command.params if isinstance(one, click.Option)]
         for name, command in leaves().items()

@@ -1,4 +1,4 @@
-"""Commands with files of statistics packages, read again there; and with rows on Spark."""
+"""Commands with files of statistics packages, read again there, and with rows on Spark."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Commands that charge a ledger: first, once, and found again whatever kills them."""
+"""Commands charge a ledger first and only once. After any kill the charge is still there."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ def states(office, name=""):
 
 
 def read_when(office, monkeypatch):
-    """Note what the ledger holds whenever a file is read."""
+    """Record the content of the ledger at each time that a file is read."""
     seen = []
 
     def watched(real):
@@ -363,7 +363,8 @@ def test_without_the_ledger_that_a_schema_names_nothing_is_read(
         Session(rows, budget=own, noise=noise)
     budget = office.budget("patients-2026")
     model = PrivBayes(epsilon=1.0, budget=budget).fit(table)
-    assert not model.schema_.ledger  # what is released is free
+    # Statistics that are already released are free.
+    assert not model.schema_.ledger
     budget.reserve(own)
     open_table(table, budget=own)
     Session(rows, budget=own, noise=noise)
@@ -400,7 +401,7 @@ def test_a_fit_to_a_path_reads_nothing_before_it_is_charged(office, monkeypatch)
     assert office.row("people").spent == 0
 
 
-# Whatever kills a run: no output without its charge, and what is charged stays charged
+# Any kill of a run: no output without its charge, and a charge is never undone.
 BOUNDARIES = {
     "before the charge": ("Ledger", "start", "before"),
     "after the charge": ("Ledger", "start", "after"),

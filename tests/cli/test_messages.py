@@ -84,7 +84,7 @@ CSV = (
 STATISTICS = "mean, sd, median, quantile, share, correlation, difference"
 MODEL = "is not a missdp model. Expected a file that `missdp fit` or `missdp synthesize` wrote."
 
-# By what is wrong: the exit code, the whole message, the command, and how the folder is prepared.
+# By mistake: the exit code, the whole message, the command, and the preparation of the folder.
 MESSAGES = {
     "absent column": (3, COLUMN, FIT, misspelt('"age"', '"agee"')),
     "undeclared level": (3, LEVEL, FIT, rows("größe,age\nXL,5\nS,1\n")),
@@ -273,7 +273,7 @@ class _Source:
         raise AssertionError
 
 
-# By what is wrong: the whole message, and the call that raises it.
+# By mistake: the whole message, and the call that raises it.
 CALLS = {
     "declared number of weighted rows": (
         "n_rows cannot be declared if rows are weighted: the weighted total is private. Leave "

@@ -27,7 +27,7 @@ EXTRAS = set(PROJECT["optional-dependencies"]) - FOR_DEVELOPERS
 SYNTHESIZE = "synthesize p.csv --schema s.toml --epsilon 1"
 FIT = "fit p.csv --schema s.toml --epsilon 1 --public-rows 60"
 QUERY = "query p.csv --schema s.toml --impute age --match smoker --epsilon 1 'mean(age)'"
-# In this order, since later commands read what earlier ones write. None: the command works.
+# The order matters, since later commands read the files of earlier ones. None: the command works.
 CASES = {
     "version --verbose": None,
     "schema init p.csv -o draft.toml": None,

@@ -51,7 +51,7 @@ KEPT = dict.fromkeys(RULES, 0)
 
 
 def survey(n, seed):
-    """Rows that keep to every rule, with holes of every kind, as codes."""
+    """Return codes of rows that obey every rule, with missing cells of every kind."""
     rng = np.random.default_rng(seed)
     works = rng.choice(["ja", "nein", "-7", "-8"], n, p=[0.6, 0.3, 0.06, 0.04])
     paid = np.where(rng.random(n) < 0.1, -7, np.round(rng.gamma(4, 500, n).clip(0, 5000), 2))
@@ -141,7 +141,7 @@ def test_check_shows_rules_in_words_and_never_how_many_rows_break_them(folder, r
 @pytest.mark.parametrize("method", [pytest.param("aim", marks=pytest.mark.slow), "privbayes"])
 def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, told, method):
     def kinds_in(name):
-        """Evaluate a file that was written; all its cells are in the domain, or this fails."""
+        """Evaluate a written file, and fail if a cell is outside of the domain."""
         document = told(f"{EVALUATE.replace('other.csv', name)} --ways 1", quiet=True)
         assert document["rules"]["synthetic"]["broken"] == KEPT
         return document["kinds"]
@@ -159,12 +159,12 @@ def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, told, meth
     assert {"-7", "-8"} <= {*cells["arbeitet"]}
     assert {-7, -9} <= {*cells["Löhne"]}
     assert "REF" in {*cells["degree"]}
-    # Again from the model, with nulls: what is not applicable still follows from the row.
+    # Again from the model, with nulls: the row still determines which cells are not applicable.
     ok("sample m.json -o more.parquet --rows 5000 --keep-missing")
     shares = kinds_in("more.parquet")["synthetic_shares"]["Löhne"]
     assert shares["refused"] == 0.0
     assert abs(shares["not_applicable"] - 0.3) < 0.05
-    # Without holes: only what is not applicable has no value.
+    # Without missing cells: only cells that are not applicable have no value.
     ok("sample m.json -o full.csv --missing-as code")
     full = pd.read_csv("full.csv")
     assert not full.isna().any().any()
@@ -173,7 +173,7 @@ def test_every_method_obeys_the_rules_and_keeps_the_kinds(folder, ok, told, meth
 
 
 def test_errors_say_nothing_of_rows(folder, fails):
-    """A cell outside the domain is refused as before, and no message names rule or row."""
+    """A cell outside the domain raises an error as before. No message names rule or row."""
     bad = survey(400, 0).astype({"age": "object"})
     bad.loc[17, "age"] = 4711
     bad.to_csv("other.csv", index=False)
@@ -237,7 +237,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def at(made, tmp_path, monkeypatch):
-    """Be in an empty folder; return where those files are, seen from there."""
+    """Change to an empty folder. Return the path of the made files, relative to it."""
     monkeypatch.chdir(tmp_path)
     return made
 

@@ -220,7 +220,10 @@ def test_a_question_that_makes_no_sense_is_refused_as_if_all_were_read(run, monk
 
 
 def test_rules_that_are_accepted_are_not_refused_by_a_question_about_some(ok, tmp_path):
-    """What follows from others may have a wider domain, also where the others are left out."""
+    """An attribute that follows from others may have a wider domain.
+
+    A question may also leave the other attributes out.
+    """
     bounds = {"a": (0, 9), "b": (0, 9), "p": (0, 90), "q": (0, 200)}
     facts = Schema(
         tuple(

@@ -1,4 +1,4 @@
-"""What is wrong is refused before a charge: a code, a reason, no file, no traceback, no cell."""
+"""Wrong input fails before a charge: a code, a reason, no file, no traceback, no cell."""
 
 import json
 import os
@@ -34,7 +34,7 @@ kind = "mean"
 noise_multiplier = 8.0
 """
 
-# What is asked, the exit code, and what the refusal says.
+# The command, the exit code, and a part of the error message.
 REFUSED = [
     (f"{SYNTHESIZE} --delta 0 --method all-pairs", 2, "delta"),
     (f"{SYNTHESIZE} --strategy guess", 2, "--strategy must be one of"),
@@ -149,7 +149,7 @@ def test_it_is_refused(place, fails, monkeypatch, command, code, says):
     assert contents(place) == before
 
 
-# Whatever comes in
+# Any input
 TOKEN = "Xq7Zt"  # stands for a private cell
 NUMBER = "918273645"  # another one
 TOKENS = re.compile(f'{TOKEN}|{NUMBER}|Traceback|unexpected|File "')
@@ -183,7 +183,7 @@ BROKEN = {
 DATA = [*BROKEN][:19]
 FACTS = ("empty", "unknown level", "toml", "json", "latin-1", "binary", "zeros", "deep")
 MODEL = ("empty", "unknown level", "json", "json list", "model of nothing", "latin-1", "deep")
-# What is asked, and which files stand for {0}.
+# The command, and the files that stand for {0}.
 COMMANDS = {
     "synthesize {0} --schema schema.toml --epsilon 1 -o new.csv": (".csv", DATA),
     "synthesize good.csv --schema {0} --epsilon 1 -o new.csv": (".toml", FACTS),
@@ -212,7 +212,7 @@ def _folder(folder, survey):
 
 @pytest.fixture
 def checked(run):
-    """Run a command of which holds what holds whatever is asked; return its code and refusal."""
+    """Run a command and check the properties of all commands. Return its exit code and error."""
 
     def ran(*command):
         code, out, err = run(*command)

@@ -1,4 +1,4 @@
-"""The model file is the release: what is paid for is never lost, what is said is true."""
+"""The model file is the release. A paid release is never lost, and its statements are true."""
 
 import errno
 import json
@@ -57,14 +57,14 @@ def replacing(base, folder):
 
 @pytest.fixture
 def forked(bench, folder, monkeypatch):
-    """Run a command in a process of its own, after a hook there; return what `run` returns."""
+    """Run a command in a process of its own, after a hook there. Return the result of `run`."""
     monkeypatch.setattr("missdp.progress.MIN_SECONDS", 3600.0)  # a slow machine prints no stages
     return lambda hook, command: bench.ended(bench.forked(folder, shlex.split(command), hook))
 
 
 @pytest.fixture
 def on_a_small_disk(forked):
-    """Run a command that may write so many bytes to a file; return what `run` returns."""
+    """Run a command that may write so many bytes to a file. Return the result of `run`."""
 
     def limited(size):
         import resource
@@ -76,7 +76,7 @@ def on_a_small_disk(forked):
 
 @pytest.fixture
 def no_fit(monkeypatch):
-    """A fit would be something unexpected: what is refused is refused in time."""
+    """Make a fit fail. A wrong command must be rejected before its fit."""
     monkeypatch.setattr(Synthesizer, "fit", None)
 
 
@@ -171,7 +171,7 @@ def test_a_signal_that_comes_once_noise_is_drawn_waits_for_the_model(
 
 
 class Dying:
-    """What an interruption cannot leave: Python only prints it, and goes on."""
+    """An object whose deletion is interrupted. Python only prints the exception, and continues."""
 
     def __del__(self):
         stop()
@@ -388,7 +388,7 @@ def test_nobody_hears_anything_and_it_still_ends_well(folder, capsys, monkeypatc
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
 
 
-# -- what takes the place of what --------------------------------------------------------------
+# -- files that replace other files ------------------------------------------------------------
 def test_a_release_that_is_replaced_has_a_new_id_everywhere(replacing, told):
     old = missdp.load("out.model.json").release_
     document = told(f"{SYNTHESIZE} --overwrite -o out.parquet --delta 1e-6", quiet=True)
@@ -415,7 +415,7 @@ def test_permissions_of_replaced_files_stay(replacing, ok, fails):
     assert Path("out.csv").read_bytes() == before
 
 
-# -- what commands say -------------------------------------------------------------------------
+# -- messages of commands ----------------------------------------------------------------------
 @pytest.mark.long
 def test_rows_of_another_release_are_noticed(replacing, run, ok):
     looks = (

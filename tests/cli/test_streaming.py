@@ -136,7 +136,7 @@ def test_rows_are_the_same_in_blocks_and_at_once_and_within_the_limit(
 
 
 def without_ids(text):
-    """What a command printed, without the random id of the release."""
+    """Return the printed text of a command without the random id of the release."""
     return re.sub("[0-9a-f]{32}", "ID", text)
 
 

@@ -1,4 +1,4 @@
-"""Code books become schemas; what they do not say, or cannot be translated, is listed."""
+"""Code books become schemas. Facts that are absent or that cannot be translated are listed."""
 
 import json
 import tomllib

@@ -20,7 +20,7 @@ def _binary(name):
 
 
 def _user():
-    """Who may run a server: not root."""
+    """Return the user that runs the server. The superuser root may not run one."""
     if not hasattr(os, "getuid") or os.getuid() != 0:
         return None
     with contextlib.suppress(KeyError):

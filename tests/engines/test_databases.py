@@ -1,4 +1,7 @@
-"""Databases are streamed as the kit promises; nothing that a driver says of a cell gets further."""
+"""Databases are streamed as the kit promises.
+
+A driver's message about a cell is never passed on.
+"""
 
 import contextlib
 import datetime as dt
@@ -333,7 +336,7 @@ def quoted(name):
 
 
 class SQLite:
-    """A file for each table; its columns have no types, so that cells are what was put in."""
+    """A file for each table. Its columns have no types, so cells are read as they were written."""
 
     def __init__(self, folder):
         self.folder, self.names = folder, itertools.count()

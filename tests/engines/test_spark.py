@@ -1,4 +1,4 @@
-"""What only the source of Spark frames promises; and the kit, however rows are partitioned."""
+"""Promises of the source of Spark frames alone, and the kit for all partitions of rows."""
 
 import functools
 import io
@@ -138,7 +138,8 @@ def test_rules_and_kinds_are_those_of_a_table_in_memory(spark):
     memory = MemorySource(Table.read(mixed, RULED))
     source = SparkSource(frame_of(spark, mixed, 3), RULED)
     alike(source.counts(cliques, rows="extended"), memory.counts(cliques, rows="extended"))
-    few = [("jahre",), ("erste stelle", "größe")]  # reads what these hang together with, no more
+    # These read their dependent attributes, and no more.
+    few = [("jahre",), ("erste stelle", "größe")]
     alike(source.counts(few, rows="observed"), memory.counts(few, rows="observed"))
 
 
@@ -213,8 +214,8 @@ HOSTILE = {
 }
 
 
-# PySpark's own process says so, now and then, when Java no longer listens to a worker that it
-# starts: paths and lines of PySpark, and nothing of a row.
+# PySpark's own process sometimes prints this text when Java no longer listens to a worker that it
+# starts. The text has paths and lines of PySpark, and nothing of a row.
 _WORKER_GONE = (
     r"Traceback \(most recent call last\):\n"
     r"(?:  File \"[^\"]*pyspark/daemon\.py\".*\n(?:    .*\n)*)+"
@@ -253,7 +254,7 @@ def test_no_engine_prints_or_raises_a_cell(spark, query, told):
         raise ValueError(f"bad cell {cell}")
 
     spark.udf.register("quoting", quoting)
-    # Of a range, so that tasks compute it, and not the planner.
+    # The strings come from a range, so that tasks compute them, and not the planner.
     last = "if(id = 3, concat('SECRET-', string(id + 424239)), string(id)) AS v"
     spark.range(4).selectExpr(last).createOrReplaceTempView("strings")
     budget = Filter(1.0, 1e-6)
@@ -327,7 +328,7 @@ def test_a_fit_on_spark_is_the_fit_on_the_same_rows_in_memory(spark):
         AllPairs(epsilon=1.0, missing="impute-first").fit(frame, schema=SCHEMA)
 
 
-# -- what a task does with its share of the rows, without an engine -----------------------------
+# -- the work of a task on its share of the rows, without an engine -----------------------------
 TASKED = [("arbeit", "stunden"), ("größe",), ()]
 
 

@@ -1,4 +1,4 @@
-"""Files mean to Spark what they mean to us; rows that its tasks draw are those of the seed."""
+"""Spark reads files as missdp does. The rows that its tasks draw are those of the seed."""
 
 import copy
 import subprocess

@@ -1,4 +1,4 @@
-"""The process that PySpark forks workers from, with what tasks need imported before."""
+"""The process that PySpark forks workers from. It imports the modules of tasks beforehand."""
 
 from pyspark.daemon import manager
 

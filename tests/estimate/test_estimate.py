@@ -233,7 +233,7 @@ def test_numbers_have_the_noise_of_their_products():
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::missdp.errors.WeakGuaranteeWarning")
 def test_slopes_inside_bins_follow_slopes_between_bins():
-    """Of the last bin, which has a tenth of all rows, a few are most: who lie higher up in it."""
+    """The last bin holds a tenth of all rows. Rows of the group `few` lie higher up in it."""
     rng = np.random.default_rng(0)
     few = rng.random(6000) < 0.04
     x = np.clip(rng.normal(50, 10, 6000) + 16 * few, 0, 120).round(1)
@@ -422,7 +422,7 @@ def test_released_sums_inform_tails_in_addition_to_counts(tmp_path, monkeypatch)
 
 
 def test_sums_that_are_larger_mean_more_rows_far_out():
-    """Of how many rows noise hides in an interval, its count is not all that is known."""
+    """Noise hides the number of rows in an interval. Sums give information about it, too."""
     model = AllPairs(epsilon=1.0, random_state=0).fit(gains(), schema=GAINS)
     inside = released.released_tables(model, [("gain",)]).within[
         model.modelled_.names.index("gain")
@@ -567,7 +567,10 @@ def test_people_read_numbers_as_they_write_them(numbered):
     ],
 )
 def test_intervals_hold_with_missing_values(family, seeds, least):
-    """Of 95 %: numbers of a table depend on each other, and these are few tables. All is seeded."""
+    """Check intervals of 95 %.
+
+    The numbers of a table depend on each other, and there are few tables. All is seeded.
+    """
     population = people(200_000, seed=1)
     truth, hits = truths(population), []
     truth = {q: v for q, v in truth.items() if not q.startswith(("med", "quant", "mean(well)"))}
@@ -704,7 +707,7 @@ def test_a_rate_that_noise_hides_is_not_surely_none():
 
 @pytest.mark.long
 def test_rows_are_all_that_an_estimate_is_about(incomplete):
-    """Missing values or not. Of both groups that are compared."""
+    """Rows with and without missing values count. A comparison counts the rows of both groups."""
     age = people()["age"].value_counts().sort_index().to_numpy()
     for question in ("mean(wage)", "share(wage is missing)", "median(wage)"):
         assert incomplete.estimate(f"{question} by age").rows == pytest.approx(age, rel=0.01)

@@ -105,7 +105,7 @@ def test_scores_of_simple_tables():
 
 
 def test_a_column_without_a_value_in_the_truth_does_not_drown_the_others():
-    """The verdict is that of the other columns, and says so."""
+    """The verdict concerns only the other columns, and states this."""
     truth, made = people(500, 0), people(500, 1)
     rest = fidelity(truth.drop(columns="pay"), made.drop(columns="pay"), schema=REST)
     result = fidelity(truth.assign(pay=np.nan), made, schema=SCHEMA)
@@ -135,7 +135,7 @@ def test_scores_include_errors_inside_bins():
     ("sizes", "off"), [((200, 200), 0.04), ((3000, 3000), 0.04), ((2000, 500), 0.1)]
 )
 def test_by_chance_equals_distance_of_samples(sizes, off):
-    """Of tables of few frequent cells and of many rare ones. A simulation of 4,000 pairs."""
+    """Check tables of few frequent cells and of many rare cells, by a simulation of 4,000 pairs."""
     rng = np.random.default_rng(3)
     for shares in ([0.5, 0.5], [0.9, 0.1, 0.0], rng.dirichlet(np.full(300, 0.2))):
         truth = rng.multinomial(sizes[0], shares)
@@ -146,7 +146,7 @@ def test_by_chance_equals_distance_of_samples(sizes, off):
 
 
 def test_the_verdict_is_about_samples_of_this_size():
-    """Two samples are as far apart as the line says, columns drawn by themselves are not."""
+    """Two samples are as far apart as the line states. Columns drawn by themselves are not."""
     truth = Table.read(people(3000, 5), SCHEMA)
     rng = np.random.default_rng(0)
     draws = [truth.take(rng.integers(3000, size=3000)) for _ in range(6)]

@@ -1,7 +1,7 @@
 """Rates are exact, and each mechanism depends only on its stated drivers.
 
-Dependence is tested both ways: the same statistic that finds no dependence under MAR must find it
-under self-masking, so a test that could not fail would be noticed.
+Dependence is tested both ways. The statistic finds no dependence under MAR, and must find it under
+self-masking. So a test that could not fail would be noticed.
 """
 
 from functools import partial

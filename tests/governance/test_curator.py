@@ -1,4 +1,4 @@
-"""The curator's report: what it shows, where it stands, what it finds; labels are inert."""
+"""The curator's report: its content, its place, its findings. Labels are inert."""
 
 import json
 from dataclasses import replace
@@ -58,7 +58,7 @@ def model():
 
 @pytest.fixture
 def shown(tmp_path):
-    """Write a report; return its verdict and what it says, and see that nothing in it runs."""
+    """Write a report. Return its verdict and its text, and check that nothing in it runs."""
 
     def found(real, made, schema=SCHEMA, **more):
         verdict = curator_report(real, made, tmp_path / "page.html", schema=schema, **more)
@@ -70,7 +70,7 @@ def shown(tmp_path):
 
 
 class Page(HTMLParser):
-    """What a page says, which is inert."""
+    """Collects the text of a page, which is inert."""
 
     def __init__(self, text):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The dossier: from released facts only, whole or not at all, and inert whatever names hold."""
+"""The dossier holds released facts only. It is complete or absent, and inert for all names."""
 
 import csv
 import hashlib
@@ -66,7 +66,7 @@ def folder(models, tmp_path_factory):
 
 @pytest.fixture
 def written(models, tmp_path):
-    """Write the dossier of a model, or of that of a family; return its folder."""
+    """Write the dossier of a model or of the model of a family. Return its folder."""
 
     def made(model, name="d", **more):
         write_dossier(models[model] if isinstance(model, str) else model, tmp_path / name, **more)
@@ -93,7 +93,7 @@ def test_all_files_are_there_with_their_hashes(folder):
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["AllPairs", "AIM", "PrivBayes"])
 def test_a_model_that_saw_rows_and_its_file_make_the_same_bytes(models, written, family, tmp_path):
-    """What a fit left in memory beyond the model's file cannot show, nor can time or place."""
+    """The dossier shows neither time, place, nor data that a fit left only in memory."""
     models[family].save(tmp_path / "m.json")
     (tmp_path / "elsewhere").mkdir()
     places = written(family, "a"), written(tmp_path / "m.json", "elsewhere/b")
@@ -205,7 +205,7 @@ def test_measurements_of_marginals(models, written):
 
 
 def test_measurements_of_merged_levels_and_of_missing_cells(written):
-    """The noise of a merged level is that of all its levels; masks have four cells."""
+    """The noise of a merged level is the noise of all its levels. Masks have four cells."""
     letters = Categorical(name="letter", levels=tuple("abcdef"), nullable=True)
     schema, rng = Schema((letters, SCHEMA["smoker"])), np.random.default_rng(0)
     letter, smoker = rng.choice(["a", "b"], 4000), rng.choice(["no", "yes"], 4000)
@@ -356,7 +356,7 @@ TEXTS = st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=30)).filt
 
 
 class Elements(html.parser.HTMLParser):
-    """What a browser would make of a page: its elements, and names and values of attributes."""
+    """Collects the elements of a page as a browser does, with their attributes and values."""
 
     def __init__(self, text):
         super().__init__()
@@ -437,7 +437,8 @@ def test_the_report_shows_what_was_released_with_its_noise(models, folder):
     assert half == pytest.approx(196 * stds, rel=0.35)  # rounded up to a digit or two
     assert "age &lt; 20 and “Smokes?” = &#39;yes&#39;" in page  # the rule
     assert "<caption>in years</caption>" in page
-    assert "2 may be missing" in page  # which is declared; whether any is, has noise
+    # The schema declares it. The actual number of missing cells has noise.
+    assert "2 may be missing" in page
 
 
 APART = Schema(tuple(Categorical(name=f"c{i}", levels=tuple("abcdef")) for i in range(8)))
@@ -596,7 +597,10 @@ def test_levels_that_are_merged_stand_where_the_first_of_them_is():
 
 
 def test_how_far_cells_are_off_is_not_noise_alone(written):
-    """A model puts back what clipping takes: of many rows that is unsure by more than the noise."""
+    """A model adds the clipping bias back.
+
+    With many rows, this bias is less certain than the noise.
+    """
     frame = pd.concat([rows(seed).fillna({"smoker": "no", "age": 40}) for seed in range(5)])
     facts = Schema(SCHEMA.attributes)
     model = AllPairs(epsilon=1e4, clip=0.5, random_state=0).fit(frame, schema=facts)

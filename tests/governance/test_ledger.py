@@ -1,4 +1,4 @@
-"""The ledger: what it grants, whom it refuses, and that nothing of it can be rewritten."""
+"""The ledger: its grants, its rejections, and that no entry of it can be rewritten."""
 
 import contextlib
 import copy
@@ -287,7 +287,7 @@ READS = "import sys; from missdp.governance import Ledger; print(Ledger(sys.argv
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_charges_of_a_fork_are_seen_by_others_when_its_parent_is_gone(url, tmp_path):
-    """Locks of SQLite are those of a process: a child must not use what its parent had open."""
+    """Locks of SQLite belong to a process. A child must not use a connection of its parent."""
     code = f"""
 import os, time
 from missdp.governance import Ledger

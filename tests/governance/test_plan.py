@@ -1,4 +1,4 @@
-"""Plans are what runs turn out to be, from what a person declares."""
+"""A plan, made from declared facts, matches the later run."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def people():
 @pytest.mark.long
 @pytest.mark.parametrize("method", [pytest.param("all-pairs", marks=pytest.mark.slow), "mst"])
 def test_noise_and_intervals_are_those_of_a_run(people, method):
-    """Within 1.25, though real attributes depend on each other; bench/plan.py tries more."""
+    """Within 1.25, though real attributes depend on each other. bench/plan.py tries more."""
     frame, spreads = people
     family, epsilons, wanted = MST, (0.5, 2.0), {}
     if method == "all-pairs":

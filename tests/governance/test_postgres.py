@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL is the same ledger; writers of either that are killed leave it exact."""
+"""A ledger in PostgreSQL behaves as one in SQLite. Killed writers of both leave it exact."""
 
 import contextlib
 import json
@@ -206,7 +206,7 @@ def test_two_who_create_at_once_give_a_table_one_budget(database, sql, monkeypat
 
 
 def writers(**facts):
-    """What writers of a ledger did, forked in a process that has no threads."""
+    """Return the results of writers of a ledger. They are forked in a process without threads."""
     code = "import json, sys, ledger; print(json.dumps(ledger.run(**json.loads(sys.argv[1]))))"
     command = [sys.executable, "-c", code, json.dumps(facts)]
     place = {**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCH), *sys.path])}
@@ -228,7 +228,8 @@ def test_killed_writers_overspend_lose_double_and_draw_twice_nothing(
     made = request.getfixturevalue("database") if kind == "postgresql" else None
     url = made() if made else f"sqlite:///{tmp_path}/budget.db"
     got = writers(url=url, writers=4, charges=charges, kills=True)
-    assert got["charged"] == 3 * charges  # three quarters of what was asked for
+    # Three quarters of the requested charges succeed.
+    assert got["charged"] == 3 * charges
     assert [got[what] for what in ("overspent", "lost", "doubled", "drawn twice")] == [0] * 4
 
 

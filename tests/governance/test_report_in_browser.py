@@ -1,6 +1,7 @@
 """The public report in a real browser: nothing is asked of the network, nothing overflows.
 
-Debian's chromium and chromium-driver, and selenium; axe-core as a package of Python brings it.
+The test needs Debian's chromium and chromium-driver, and selenium. A Python package brings
+axe-core.
 """
 
 import json
@@ -67,7 +68,7 @@ def opened(browser, path, width, scheme, media=""):
 
 
 def asked_for(browser):
-    """What the page asked the network for."""
+    """Return the addresses that the page requested from the network."""
     events = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
     sent = [e for e in events if e["method"] == "Network.requestWillBeSent"]
     return [e["params"]["request"]["url"] for e in sent]

@@ -1,9 +1,9 @@
 """An audit at the ground truth: real fits of AIM and MST, their masks drawn anew for each.
 
-Two tables differ in one row before values go missing. The attacker sees every answer of a fit, and
-nothing of what is behind it: of each marginal the cell that the row would be in, if it were there
-and observed. The likelihood ratio is the average over masks. A claim that was computed with half of
-the true rates of being observed is refuted.
+Two tables differ in one row before values go missing. The attacker sees every answer of a fit, but
+not the data behind it. For each marginal, the attacker looks at the row's cell, as if the row were
+there and observed. The likelihood ratio is the average over masks. A claim that was computed with
+half of the true rates of being observed is refuted.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from missdp.testing import Claim, RecordingNoise, judge
 from missdp.testing.recording import StopRecording
 
 SCHEMA = Schema(tuple(Categorical(name=n, levels=("x", "y"), nullable=True) for n in "abc"))
-CROWD = 1  # rows (y, y, y); the row that is there or not is (x, x, x)
+CROWD = 1  # rows (y, y, y) beside the row (x, x, x), which is present or absent
 FAMILIES = {
     AIM: {"rounds": 2, "first_share": 0.02, "selection_share": 0.02},
     MST: {},

@@ -1,4 +1,4 @@
-"""Guarantees for the ground truth: what is refused, what is carried along, and which number."""
+"""Guarantees for the ground truth: rejected input, conditions that persist, and their numbers."""
 
 import math
 from dataclasses import replace
@@ -221,7 +221,7 @@ def test_one_gate_amplifies_the_whole_profile(event):
 
 @pytest.mark.long
 def test_gates_that_the_data_chose():
-    """The bound over all structures; what is stated of each choice makes it smaller."""
+    """Check the bound over all structures. A statement about each choice makes it smaller."""
     found = truth(PURE, structure=CHOSEN).epsilon
     assert found == pytest.approx(0.25 + gt.amplified_epsilon(0.75, 1.0), abs=1e-12)
     nothing = DataChosenRequirements(attributes=["a", "b", "c"])
@@ -315,7 +315,8 @@ def test_two_that_read_the_same_rows():
     assert acc.FixedSchedule() in both.conditions
     sure = truth(event, MissingCompletelyAtRandom({"a": 1.0}))
     assert joint([sure] * 2, MissingCompletelyAtRandom({"a": 1.0})).epsilon == pytest.approx(2.0)
-    # What was not amplified does not say who chose its gates: here the data did.
+    # An event that was not amplified does not record the origin of its requirements. Here, the data
+    # chose them.
     same = truth(event, MCAR, DataChosenRequirements(attributes=("a", "b")))
     assert joint([same, same], MCAR).epsilon == pytest.approx(2.0)
 
@@ -342,7 +343,7 @@ def test_bounds_add_up_over_releases_that_share_no_gate():
     declared = joint([a, c], stated)
     assert stated in declared.conditions
     assert declared.epsilon < joint([a, c], one).epsilon
-    # Of releases in pure epsilon each gate's bound is enough.
+    # For releases in pure epsilon, the bound of each required set is enough.
     pure = [truth(PureEvent(epsilon=1.0, required={n}), one) for n in "ab"]
     assert joint(pure, one).epsilon == pytest.approx(math.log1p(0.2 * math.expm1(2.0)))
 
@@ -367,10 +368,12 @@ def test_shares_of_joined_families():
     second = of(parts, any_set)
     events, merged = _merged([first, second])
     assert sorted(merged.among) == sorted([*tree.among, *any_set.among])
-    assert merged.largest_share == pytest.approx(0.11 / 0.2)  # what selections leave included
+    # the part that selections leave is included
+    assert merged.largest_share == pytest.approx(0.11 / 0.2)
     assert chosen_costs(events, merged).chosen == pytest.approx(0.2)
     assert _merged([first, first])[1].largest_share == pytest.approx(0.25)
-    # What the data chose is shared only where each attribute alone might have been chosen.
+    # Marginals that the data chose are shared only where each single attribute might have been
+    # chosen.
     for least, most in ((1, 0.2), (2, 0.4)):
         who = DataChosenRequirements(attributes=["a", "b", "c"], smallest=least)
         network = of([PureEvent(epsilon=0.1, required={"a", "b"})], who)

@@ -52,7 +52,7 @@ def test_worked_examples(required_sets, linear, sound, exact):
 
 def test_errata_of_single_figures():
     assert amplified_epsilon(0.5, 1.0) == pytest.approx(0.620115, abs=5e-7)  # not 0.5
-    # Example 5.8: what the partition that the paper names costs (M3 and M4 share Gender).
+    # Example 5.8: the cost of the partition that the paper names (M3 and M4 share Gender).
     named = [("State", 0.25), ("Occupation", 0.25), ("Gender", 0.5)]
     priced = math.fsum(amplified_epsilon(EXAMPLE[name], cost) for name, cost in named)
     assert priced == pytest.approx(0.839564, abs=5e-7)
@@ -65,7 +65,8 @@ def test_errata_of_single_figures():
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = [ROOT / "shared" / "data", ROOT.parent / "shared" / "data"]
-# Missing rate: published; Algorithm 4 linear, sound; exact mixture; complete rows linear, sound.
+# By missing rate: published, Algorithm 4 (linear and sound), exact mixture, complete rows (linear
+# and sound).
 TABLE = {
     "adult": {
         0.1: (0.88, 0.858, 0.866, 0.785, 0.206, 0.303),
@@ -102,7 +103,8 @@ def marginals(name, rate):
 def test_table_1(name):
     for rate, (published, linear, sound, exact, rows_linear, rows_sound) in TABLE[name].items():
         if not (required_sets := marginals(name, rate)):
-            continue  # the paper's marginals are no part of the package; one row is kept above
+            # The package does not hold the paper's marginals. One row of the table is stored above.
+            continue
         observed = {attribute: 1 - rate for required in required_sets for attribute in required}
         even = [1 / len(required_sets)] * len(required_sets)
         figure = paper_approximation(required_sets, even, observed=observed)
@@ -117,7 +119,7 @@ def test_table_1(name):
         assert amplified_epsilon(every, 1.0) == pytest.approx(rows_sound, abs=5.001e-4)
         if (name, rate) == ("adult", 0.4):
             network = gt.distinct_targets_bound(even, attributes=observed.keys(), observed=observed)
-            assert round(network, 4) == 0.6080  # any network; the published figure is .47
+            assert round(network, 4) == 0.6080  # for any network (published: .47)
         if (name, rate) == ("adult", 0.3):
             free = sound_partition(required_sets, even, observed=observed).cost
             assert free < figure.sound.cost - 0.01
@@ -164,7 +166,10 @@ def curve_at(n, rates, **costs):
 
 
 def test_chosen_curves_by_the_formula():
-    """Two sets, all terms one number of masks at a time; the way back where little is spent."""
+    """Two sets: all terms, for each pair of numbers of masks.
+
+    Where costs are small, the reverse divergence decides.
+    """
     rates, n, mean = {"a": 0.5, "b": 0.3}, 4, 0.0
     costs = {"every_row": 0.01, "selections": 0.02, "unselected": 0.05, "chosen": 0.1}
     costs |= {"required_sets": ["a", "b"], "fixed": {"a": 0.2}}
@@ -207,7 +212,10 @@ def test_costs_of_caps():
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0])
 def test_replicas_by_the_formula(scale):
-    """The larger of what is proven either way; small costs are bound by the way back."""
+    """The curve is the larger of the proven bounds in both directions.
+
+    Small costs are bound by the reverse direction.
+    """
     rho = {"a": 0.7 * scale, "b": 0.3 * scale, "c": 0.7 * scale, None: 0.1 * scale}
     rates = {"a": 0.5, "b": 0.9, "c": 0.5}  # two alike
     events = [
@@ -310,7 +318,7 @@ def test_the_mixture_never_rounds_below_the_exact_value_and_long_chains_are_exac
 
 
 def test_names_that_contain_each_other_and_unknown_rates():
-    """The published figures compared attribute sets as text; '1' is not part of '11' here."""
+    """The published figures compared attribute sets as text. Here, '1' is not part of '11'."""
     assert mask_mixture([{"11"}], [1.0], observed={"1": 0.1}).epsilon == 1.0
     rates = {"a": 0.1, "b": 0.9, "c": 0.8}
     for names, known, smallest, always, most in (

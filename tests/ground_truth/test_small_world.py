@@ -1,6 +1,7 @@
 """Every theorem of docs/referees/proofs.md against adversaries in the exact small world.
 
-First what holds of any gates, rates and costs; then that smaller claims are refuted.
+First, the theorems hold for all required attributes, rates and costs. Then, smaller claims are
+refuted.
 """
 
 import itertools
@@ -24,10 +25,11 @@ from missdp.ground_truth import (
 )
 from missdp.ground_truth.replicas import _chosen_curve, _ChosenCosts, _replica_curve, chosen_epsilon
 
-# A row that is there with a random mask, against no row. What is asked next, with how much noise,
-# and what of the row is told, may depend on all answers so far and on which cells are missing.
-# Answers are ranges of a Gaussian one, or of randomised response: post-processing, so that what is
-# proven of the releases must hold of them. Every output is enumerated.
+# A row that is present with a random mask is compared with no row. The next request, its noise and
+# the released facts about the row may depend on all earlier answers. They may also depend on the
+# mask. Answers are ranges of a Gaussian answer, or of randomised response. Both are
+# post-processing, so every proven property of the releases must hold for them. Every output is
+# enumerated.
 NAMES = "abc"
 SINGLES = [("a",), ("b",), ("c",)]
 SETS = [frozenset(s) for k in (1, 2, 3) for s in itertools.combinations(NAMES, k)]
@@ -40,12 +42,12 @@ def gaussian(mu):
 
 
 def response(epsilon):
-    """Chances of the two answers of randomised response; without the row they are swapped."""
+    """Chances of the two answers of randomised response. Without the row, they are swapped."""
     return np.array([1.0, math.exp(epsilon)]) / (1 + math.exp(epsilon))
 
 
 def independent(rates):
-    """The law of the masks if cells go missing independently: set of what is observed to chance."""
+    """Return the chance of each set of observed attributes if cells go missing independently."""
     return {
         frozenset(itertools.compress(rates, seen)): math.prod(
             p if there else 1 - p for p, there in zip(rates.values(), seen, strict=True)
@@ -55,7 +57,10 @@ def independent(rates):
 
 
 class World:
-    """A law of masks; `play` returns every output's chance without the row, and its ratio."""
+    """A distribution of masks.
+
+    `play` returns each output's chance without the row, and its ratio.
+    """
 
     def __init__(self, masks):
         self.masks, self.chances = list(masks), np.array(list(masks.values()))
@@ -64,7 +69,11 @@ class World:
         return np.array([frozenset(required) <= mask for mask in self.masks])
 
     def play(self, policy, rounds, spent=0.0):
-        """A policy returns laws without the row, and with it by mask, the gate, and the cost."""
+        """Play a policy and return the chances of all outputs, and their ratios.
+
+        The policy returns the distribution without the row, and the distributions with it by mask.
+        It also returns the required attributes and the cost.
+        """
         self.leaves = []
         self._ask(policy, rounds, 1.0, np.ones(len(self.masks)), spent)
         q, ratio = np.array(self.leaves).T
@@ -107,7 +116,10 @@ def turning(required_sets, mus):
 
 
 def likeliest(required_sets, rho, *, boldly=False, pure=False):
-    """Ask for the set that the answers so far make likeliest; spend more if the row seems there."""
+    """Ask for the set that is likeliest by the answers so far.
+
+    Spend more if the row seems present.
+    """
 
     def policy(world, posterior, rounds, spent):
         required = max(required_sets, key=lambda g: float(posterior @ world.opens(g)))
@@ -220,7 +232,7 @@ def test_loss_distributions_behind_fixed_gates(required_sets, rates, mus, how):
 @given(rates, st.sampled_from([0.3, 0.8]), st.sampled_from([0.2, 0.6]))
 @few
 def test_caps_beside_an_answer_of_all_rows_that_knows_the_mask(rates, alone, every):
-    """All pairs at once: what every row enters may tell which cells are missing."""
+    """All pairs at once: an answer about every row may reveal which cells are missing."""
     rates = {name: rates[name] for name in "ab"}
     order = [{"a"}, {"b"}, set()]
     q, ratio = World(independent(rates)).play(turning(order, [alone, alone, every]), 3)
@@ -253,7 +265,7 @@ def test_marginals_that_the_data_chose(rates, rho, family, boldly):
 
 
 def selecting(selections, rho, rounds):
-    """Select between the two likeliest sets, by what the mask is, and measure the other one."""
+    """Select between the two likeliest sets depending on the mask, and measure the other set."""
 
     def policy(world, posterior, left, spent):
         ranked = sorted(SINGLES, key=lambda g: -float(posterior @ world.opens(g)))
@@ -319,7 +331,7 @@ MU = 0.4
 
 
 class Fit(tuple):
-    """Gates that a release fixed, each with a Gaussian answer behind it."""
+    """Required attributes that a release fixed, each with a Gaussian answer."""
 
     schema_ = Schema((Categorical(name="a", levels=("x",)),))  # of columns alone
 
@@ -363,7 +375,7 @@ def test_a_bound_on_being_observed_holds_of_any_masks(law, releases, epsilon):
 @given(rates, laws)
 @some
 def test_no_value_of_a_row_loses_more_than_its_largest_chances(rates, law):
-    """``ObservedAtMost``: each row has chances of its own, below what is stated."""
+    """``ObservedAtMost``: the chances of each row are its own, below the stated ones."""
     share = [(1 + place) / 10 for place in law]
     own = {n: p * min(1.0, s) for (n, p), s in zip(rates.items(), share, strict=False)}
     order, epsilons = [{"a", "b"}, {"b"}, {"a", "c"}], [0.7, 0.4, 0.9]
@@ -386,7 +398,8 @@ def test_more_observed_smaller_gates_and_larger_costs_cost_more(
         mask_mixture(required_sets, [e + 0.5 for e in epsilons], observed=rates),
     ):
         assert more.epsilon >= before - 2e-12
-    # Where gates overlap, those that are kept depend on the rates, and the bound is not monotone.
+    # Where required sets overlap, the retained sets depend on the rates, and the bound is not
+    # monotone.
     events = [
         acc.ZCDPEvent(rho=e, required={min(required)})
         for e, required in zip(epsilons, required_sets, strict=True)
@@ -413,7 +426,8 @@ def test_smaller_claims_are_refuted():
     assert divergence(q, ratio, 2) > _chosen_curve(shared, uneven, orders=at)[0]
     coin, rare = {"a": 0.1, "b": 0.9}, acc.PureEvent(epsilon=1.0, required={"a"})
     _, ratio = World(independent(coin)).play(responses([{"b"}], [1.0]), 1)
-    told = mask_mixture([{"a"}], [1.0], observed=coin).epsilon  # what came out of a choice of two
+    # The claim treats the chosen attribute as fixed, although it came from a choice between two.
+    told = mask_mixture([{"a"}], [1.0], observed=coin).epsilon
     either = DataChosenRequirements(attributes=("a", "b"), smallest=1)
     stated = claim(rare, acc.MissingCompletelyAtRandom(coin), either)
     assert told + 0.5 < loss(ratio) <= stated + 1e-12

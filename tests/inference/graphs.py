@@ -20,7 +20,7 @@ def tables_of(rows, sizes, k=2, weights=None):
 
 
 def dependence(rows, sizes):
-    """Margins, and tables of all pairs less the products of their margins."""
+    """Return marginals, and tables of all pairs minus the products of their marginals."""
     margins = [table_of(rows, (a,), sizes) for a in range(len(sizes))]
     pairs = tables_of(rows, sizes).items()
     return margins, {(a, b): t - np.outer(margins[a], margins[b]) for (a, b), t in pairs}
@@ -35,7 +35,7 @@ CHAIN = (2, 3, 4)
 
 
 def chain(n=6000, seed=0):
-    """Rows of three attributes, of 2, 3 and 4 levels: each tells the next one."""
+    """Return rows of three attributes with 2, 3 and 4 levels. Each depends on the previous one."""
     rng = np.random.default_rng(seed)
     a = rng.integers(0, 2, n)
     b = np.where(rng.random(n) < 0.5, a, rng.integers(0, 3, n))

@@ -1,4 +1,4 @@
-"""What clipping took is told by rows of a model, and by the model fitted to clipped sums."""
+"""The clipping bias follows from rows of a model, and from a model fitted to clipped sums."""
 
 import itertools
 
@@ -89,7 +89,7 @@ def test_a_model_fitted_to_clipped_sums_tells_what_was_lost(rng):
 
 
 def test_a_relation_that_a_model_lacks_is_put_back_as_the_size_of_its_products_is_clipped(rng):
-    """Of rows far out, which make most of a product, more is clipped than of all others."""
+    """Rows far out make most of a product. More of them is clipped than of all other rows."""
     levels = np.array([-1.0, 0.0, 1.0, 4.0])
     block = np.column_stack([np.eye(4) - 0.25, 0.6 * levels])
     rows = rng.choice(4, size=(20_000, 2), p=[0.35, 0.35, 0.25, 0.05])
@@ -102,7 +102,7 @@ def test_a_relation_that_a_model_lacks_is_put_back_as_the_size_of_its_products_i
     whole, released, lost = (means(rows, vectors.blocks, w)[1][0, 1] for w in weights)
     taken = clipped_away(rows, vectors, clip)
     found = taken.add_bias((0, 1), released)
-    assert taken.gains[0, 1][:-1, :-1] == pytest.approx(1.0)  # cells are told by models alone
+    assert taken.gains[0, 1][:-1, :-1] == pytest.approx(1.0)  # models alone determine cells
     assert (taken.gains[0, 1][-1] > 1.05).all()
     assert clipped_away(rows, RowVectors([block, block], 1.2), clip).gains == {}
     for at, part in ((np.s_[-1, -1], 0.02), (np.s_[-1, 3], 0.7), (np.s_[3, -1], 0.7)):

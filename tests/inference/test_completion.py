@@ -17,7 +17,7 @@ SIZES = (2, 4, 3)
 
 
 def observed(tables):
-    """What tables say if all is missing completely at random."""
+    """Return the tables as they are if all values are missing completely at random."""
     return completion.complete(tables, ModelFacts(), rng=np.random.default_rng(0), rounds=0)
 
 
@@ -38,7 +38,7 @@ def people(n=40_000):
 
 
 def released(rows, holes, *, noise=1e-4, seed=1):
-    """Pair tables of rows with holes; attributes without holes have no level for them."""
+    """Return pair tables of rows with missing cells. Complete attributes have no level for them."""
     rng = np.random.default_rng(seed)
     codes = np.where(holes, SIZES, rows)
     wide = [size + bool(holes[:, v].any()) for v, size in enumerate(SIZES)]
@@ -49,7 +49,7 @@ def released(rows, holes, *, noise=1e-4, seed=1):
 
 
 def distances(moments, rows):
-    """Total variation distance of margins and of pair tables to those of complete rows, means."""
+    """Return mean TV distances of marginals and of pair tables to those of complete rows."""
     ones = {(v,): margin for v, margin in enumerate(moments.marginals)}
     pairs = moments.pairs.items()
     twos = {(a, b): np.outer(ones[a,], ones[b,]) + t for (a, b), t in pairs}
@@ -57,7 +57,7 @@ def distances(moments, rows):
 
 
 def by_others(rows):
-    """Holes in the first attribute by both others, in the last by the second."""
+    """Make cells missing: in the first attribute by both others, in the last by the second."""
     chance = np.zeros(rows.shape)
     chance[:, 0] = expit(-3 + rows[:, 1] + rows[:, 2])
     chance[:, 2] = expit(1 - 1.5 * rows[:, 1])
@@ -83,7 +83,10 @@ def test_holes_completely_at_random_are_left_as_they_were_observed():
 
 
 def test_holes_that_coincide_do_not_look_like_smaller_tables():
-    """Half of the rows lack two attributes together, which says nothing about their values."""
+    """Half of the rows lack two attributes together.
+
+    This holds no information about their values.
+    """
     gone = np.random.default_rng(5).random(len(people())) < 0.5
     completed = complete(released(people(), np.stack([gone, np.zeros_like(gone), gone], axis=1)))
     assert completed.masks.odds[0, 2] > 8
@@ -137,7 +140,7 @@ def test_extreme_tables_give_finite_numbers(rate):
 
 
 def test_two_noises_of_margins_are_not_multiplied():
-    # Both margins of a table, and their sum, off by far more than what is looked for.
+    # Both marginals of a table, and their sum, are off by far more than the error to detect.
     for seed in range(4):
         tables = released(people(2000), by_others(people(2000)), noise=0.3, seed=seed)
         completed = observed(tables)

@@ -170,7 +170,7 @@ def test_weights_stay_bounded_where_attributes_tell_each_other(rng):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
-    """Level 0 of the last attribute goes with level 1 of the first; noise says otherwise."""
+    """Level 0 of the last attribute occurs with level 1 of the first. Noise contradicts this."""
     rng = np.random.default_rng(seed)
     works = np.array([0.65, 0.35])
     pay = np.array([0.35, *(0.65 * np.array([0.04, 0.2, 0.3, 0.22, 0.14, 0.07, 0.03]))])
@@ -192,7 +192,10 @@ def test_levels_that_limits_decide_do_not_spoil_the_others(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_blocks_of_levels_that_limits_decide_keep_all_their_levels(seed):
-    """Three spellings of "woman" go with two answers, three of "man" with none; noise disagrees."""
+    """Three spellings of "woman" go with two answers, and three of "man" with none.
+
+    Noise disagrees.
+    """
     rng = np.random.default_rng(seed)
     sex, answer = np.array([0.42, 0.05, 0.04, 0.40, 0.05, 0.04]), np.array([0.05, 0.46, 0.49])
     possible = np.zeros((6, 3), dtype=bool)

@@ -1,4 +1,4 @@
-"""Noisy trees over a grid: how far one row moves them, and what is made of them."""
+"""Noisy trees over a grid: the sensitivity to one row, and the histograms made of them."""
 
 import math
 
@@ -22,7 +22,7 @@ def noisy(cells, levels, std, rng):
 
 
 def fitted(cells, std, rng):
-    """What a tree of every other level tells of cells."""
+    """Return the histogram of cells that is fitted to a tree of every other level."""
     levels = measured_levels(len(cells), every=2)
     return fit_histogram(noisy(cells, levels, std, rng), std=std, size=len(cells), levels=levels)
 
@@ -64,7 +64,7 @@ def test_whatever_the_noise_it_is_a_distribution(size, std, seed, every):
 
 
 def _drawn(seed, *, trim):
-    """Mean of a long-tailed column, in standard deviations off, as a tree tells it."""
+    """Return the error of a long-tailed column's mean by a tree, in standard deviations."""
     rng = np.random.default_rng(seed)
     edges = np.sinh(np.linspace(0, np.arcsinh(1e8), 4097))
     values = rng.lognormal(5, 1.2, 20_000)
@@ -105,7 +105,7 @@ def test_the_range_holds_whatever_stands_out_and_no_more_than_its_nodes(size, da
 
 
 def test_a_tail_is_looked_for_in_all_levels_and_not_past_the_last_cell():
-    """Half of the rows are at 0, and the others further out than any count of theirs tells."""
+    """Half of the rows are at 0. The others are further out than any of their counts shows."""
     rng, cells = np.random.default_rng(0), np.zeros(1100, dtype=int)
     cells[0], cells[520:1000:4] = 1200, 4
     found = np.array([fitted(cells, 60.0, rng).mass[0] for _ in range(60)])
@@ -140,13 +140,16 @@ def test_rows_at_an_end_fall_off_from_those_beside_them(rows, cells, even):
     even = max(even, 1e-3 * rows)
     assert density[0] <= 1.05 * max(even, rows / cells)
     if rows >= even * cells:
-        assert len(stops) == 1  # more than there is room for: evenly
+        assert len(stops) == 1  # more rows than the cells can hold at this density: evenly
     elif cells >= 8 and rows < even * cells / 2:
         assert density[0] > 1.2 * rows / cells
 
 
 def test_a_cell_that_stands_out_by_itself_is_a_heap_whatever_it_lies_in():
-    """The half of four cells does not stand out; what stands out in it is not spread over it."""
+    """The half of four cells does not stand out.
+
+    The cell in it that stands out is not spread over it.
+    """
     counts = [np.array([30, 100]), np.array([0, -8, 48, -5, 50, 0, 50, 0])]
     told = fit_histogram(counts, std=10.0, size=8, levels=[1, 3])
     at = np.searchsorted(told.starts, 2)

@@ -1,4 +1,4 @@
-"""Noisy marginals of any order: what they tell of pairs, with how much noise, and a quick model."""
+"""Noisy marginals of any order: the tables of pairs, their noise, and a quick model."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -69,7 +69,10 @@ def test_tables_of_pairs_are_those_that_were_measured():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(ALL), min_size=1, max_size=5), st.integers(0, 10**6))
 def test_stated_variances_are_those_of_the_noise(cliques, seed):
-    """Larger marginals are added up, and what several tell is averaged by its precision."""
+    """Larger marginals are added up.
+
+    Several estimates of a table are averaged by their precision.
+    """
     rng, found = np.random.default_rng(seed), []
     plain = measured([], std=1e-9)
     exact = measured(cliques, std=1e-9).tables()
@@ -152,7 +155,7 @@ def test_an_expected_count_that_was_measured_has_the_released_total():
 
 
 def test_three_attributes_together_are_held_where_they_were_measured():
-    """Of an exclusive or, no pair tells anything."""
+    """Pair tables of an exclusive or hold no information about it."""
     rng = np.random.default_rng(3)
     a, b = rng.integers(0, 2, (2, N))
     rows = np.stack([a, b, a ^ b], axis=1)

@@ -1,4 +1,4 @@
-"""Rare levels, and what goes missing: alone, together, and by what is observed."""
+"""Rare levels, and missing values: of single attributes, of pairs, and by observed values."""
 
 import math
 from dataclasses import replace
@@ -46,7 +46,7 @@ def test_splitting_draws_by_share_and_inside_the_group():
 
 
 def selective(n=40_000, slope=2.0, seed=0):
-    """Rows of two attributes; the second is missing depending on the first."""
+    """Return rows of two attributes. The second is missing depending on the first."""
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 4, n)
     y = (x + rng.integers(0, 2, n)) % 4
@@ -73,7 +73,7 @@ def test_the_mask_model_recovers_who_goes_missing(slope):
 
 
 def strips(rates, *, n=6000, std=25.0, cells=5, draws=400):
-    """Released strips of a mask with these missing rates by level, each with noise of its own."""
+    """Yield released rates of a mask by level, each with noise of its own."""
     rng = np.random.default_rng(2)
     for _ in range(draws):
         rows = rng.multinomial(n, np.full(len(rates), 1 / len(rates)))
@@ -212,7 +212,7 @@ def test_draw_ties_pairs_along_the_tree_of_most_evidence():
 @pytest.mark.parametrize(
     ("truth", "least", "most"),
     [
-        (np.full(60, 0.15), 0.0, 0.25),  # each hides in noise; all together do not
+        (np.full(60, 0.15), 0.0, 0.25),  # noise hides each, but not all together
         (np.zeros(60), 0.0, 0.1),
         (np.append(np.zeros(59), 1.0), 0.0, 0.4),  # one is plain, the others are nothing
         (np.linspace(0.0, 0.6, 60), 0.0, 0.85),
@@ -231,7 +231,10 @@ def test_correlations_lean_on_their_mean_as_far_as_they_are_noise(truth, least, 
 
 
 def test_slopes_by_levels_of_an_attribute_it_is_missing_with_are_not_learned():
-    """Whoever stops lacks both: of those who answered the second, all have answered the first."""
+    """People who stop lack both answers.
+
+    All who answered the second question have answered the first.
+    """
     rng = np.random.default_rng(0)
     x = np.repeat(rng.integers(0, 2, 40_000)[:, np.newaxis], 2, axis=1)
     gone = rng.random(len(x)) < 0.2
@@ -259,7 +262,7 @@ def test_rates_that_differ_by_more_rows_than_are_missing_together_are_learned():
 
 
 def test_one_correlation_that_is_known_well_is_not_the_mean_of_all():
-    """A pair that was measured twice must not hide what all others have in common."""
+    """A pair that was measured twice must not hide the common part of all others."""
     rng = np.random.default_rng(0)
     stds = np.append(np.full(28, 0.3), 0.03)
     found = [
@@ -271,7 +274,7 @@ def test_one_correlation_that_is_known_well_is_not_the_mean_of_all():
 
 @pytest.mark.parametrize("skipped", [1.0, 0.6])
 def test_a_level_is_missing_after_all_if_two_are_missing_together_more_often(skipped):
-    """Of rows without the second, so many lack the code of the first, which is declared."""
+    """Among rows that lack the second attribute, a share `skipped` lacks the declared code."""
     rng = np.random.default_rng(0)
     x = np.repeat(rng.integers(0, 2, 40_000)[:, np.newaxis], 2, axis=1)
     code, gone = x[:, 0] == 1, rng.random(len(x)) < 0.2
@@ -325,13 +328,13 @@ def yrbss_holes():
 
 
 def excess(holes):
-    """Share of rows in which pairs are missing together, beyond independence; summed over pairs."""
+    """Return the share of rows that miss a pair, beyond independence, as a sum over pairs."""
     pairs, alone = combinations(range(holes.shape[1]), 2), holes.mean(axis=0)
     return sum((holes[:, a] & holes[:, b]).mean() - alone[a] * alone[b] for a, b in pairs)
 
 
 def test_a_tree_keeps_most_of_joint_missingness_in_yrbss():
-    """.89 of the excess of all pairs, if their counts are known: what the model itself loses."""
+    """The model itself retains .89 of the excess of all pairs, if their counts are exact."""
     holes = yrbss_holes()
     n, d = holes.shape
     both = {
@@ -345,7 +348,7 @@ def test_a_tree_keeps_most_of_joint_missingness_in_yrbss():
     assert 0.8 < excess(drawn) / excess(holes) < 1.0
 
 
-# -- what declared rules say ----------------------------------------------------------------------
+# -- facts of declared rules ----------------------------------------------------------------------
 def rows(n=60_000):
     return np.random.default_rng(0).integers(0, 2, (n, 3))
 
@@ -416,7 +419,10 @@ def test_rules_that_tell_an_attribute_by_itself_are_refused():
 
 
 def test_a_value_that_is_missing_where_the_question_before_it_is_stays_so():
-    """Whoever stops at a filter question answers neither it nor the next one, value or not."""
+    """A person who stops at a filter question answers neither it nor the next question.
+
+    This holds with and without a value.
+    """
     n = 4000
     x = np.stack([np.arange(n) < n // 2, np.zeros(n, dtype=bool)], axis=1).astype(np.int64)
     masks = MissingnessModel(np.array([0.24, 0.24]), {0: 1}, implied_by={0: (1,)})
@@ -474,12 +480,13 @@ def test_who_skips_a_filter_question_skips_what_follows(family, code):
     assert filled.codes("smoke").mean() == pytest.approx(0.5, abs=0.03)
 
 
-# A column that is never there in most rows leaves the margins of where it is there as they are
+# A column that is missing in most rows does not change the marginals of the rows where it is
+# present.
 LEVELS = {"works": "ny", "school": "0123", "wage": "012345"}
 
 
 def workers(n, *, skipped):
-    """Rows of workers of whom a third work; of the others a share has no wage."""
+    """Return rows of workers. A third of them work. A share of the others has no wage."""
     rng = np.random.default_rng(0)
     works = rng.random(n) < 0.35
     unlike = [rng.choice(4, n, p=p) for p in ([0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4])]
@@ -504,8 +511,8 @@ def margin(table, name):
     return counts / len(table)
 
 
-# With these seeds, margins that AIM was fitted to swung ever further from round to round, so that
-# rows were off by .07 to .24.
+# With these seeds, the marginals that AIM was fitted to once oscillated more in each round. Rows
+# were off by .07 to .24.
 SWUNG = (2, 5, 7)
 
 
@@ -524,7 +531,8 @@ def test_kept_margins_are_the_released_ones_where_a_rate_of_holes_is_near_one(
         apart += [
             np.abs(margin(private, n) - margin(kept, n)).sum() / 2 for n in private.schema.names
         ]
-    # Noise of one cell is some .001 of the rows; this was .05 to .25 where sums of quotients,
-    # each of a count of nobody by hardly any chance, gave the number of rows.
+    # Noise of one cell is about .001 of the rows. The distance was .05 to .25 in an earlier
+    # version. Its number of rows was a sum of quotients, each of a count of nobody by almost no
+    # chance.
     assert np.mean(apart) < 0.006
     assert max(apart) < 0.04

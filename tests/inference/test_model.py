@@ -1,4 +1,4 @@
-"""Levels that are merged or drawn: what is impossible stays so."""
+"""Levels that are merged or drawn: impossible combinations stay impossible."""
 
 from functools import partial
 from types import SimpleNamespace

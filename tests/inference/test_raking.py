@@ -152,7 +152,7 @@ def test_independent_rows_vary_as_a_sample_and_even_rows_less():
 
 @pytest.mark.parametrize("n", [500, 5000])
 def test_rows_are_as_distinct_as_a_sample_of_the_law_and_tables_hold_better(n):
-    """What drawing rounds off is not undone by copies of rows."""
+    """Copies of rows do not undo the rounding of a draw."""
     rng, d, sizes = np.random.default_rng(n), 8, [5] * 8
     law = dependent(rng, 200_000, sizes)
     cliques = [*itertools.combinations(range(d), 2), (0, 1, 2), (3,)]
@@ -223,7 +223,7 @@ def test_one_way_margins_are_those_asked_for_and_impossible_cells_stay_so(shape,
         for mine, theirs in zip(marginals(found), told, strict=True):
             np.testing.assert_allclose(mine, theirs, atol=2e-3)
     base.flat[0] = 0.0
-    base /= base.sum()  # what is impossible stays so
+    base /= base.sum()  # impossible cells stay impossible
     assert alone(base + 0.1 * rng.random(shape), base, 0.01).flat[0] == 0
 
 
@@ -268,7 +268,7 @@ def test_shrunk_tables_are_nearer_to_the_truth_than_model_and_table():
 
 # -- rows swapped for others of a pool -----------------------------------------------------------
 def misfit(rows, tables):
-    """What swaps lessen, computed in another way."""
+    """Compute the quantity that swaps reduce, in another way."""
     total = 0.0
     for pair, table in tables.items():
         want = table / table.sum() * len(rows)

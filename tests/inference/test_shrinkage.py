@@ -1,4 +1,4 @@
-"""One mixture for all tables: posterior means, what noise leaves, and what noise there is."""
+"""One mixture for all tables: posterior means, the remaining signal, and the noise itself."""
 
 import itertools
 
@@ -100,7 +100,7 @@ def test_degrees_count_as_so_many_coefficients():
     assert odds[1] == pytest.approx(odds[0] / 2)
 
 
-# -- what is retained of noise, and of weak relations --------------------------------------------
+# -- the retained part of noise, and of weak relations -------------------------------------------
 @pytest.mark.parametrize("ordered", [False, True])
 def test_of_pure_noise_nothing_is_retained(ordered):
     for seed in range(20):
@@ -197,7 +197,7 @@ def test_noisy_table_raises_if_empty_or_infinite(place):
 
 
 def test_chance_relations_of_few_rows_are_no_dependence():
-    """Columns are independent, and what they share in few rows is more than the noise."""
+    """Columns are independent, and their chance relation in few rows is larger than the noise."""
     rng, rows = np.random.default_rng(0), 300
     tables = {}
     for pair in range(45):
@@ -236,9 +236,9 @@ def test_noise_of_coefficients_is_that_of_centred_tables(ordered, place):
     assert not 0.9 < found[0, 0] * fit.noise[0, 0] / apart[0, 0] < 1.1  # of independent cells
 
 
-# -- order, and what is empty --------------------------------------------------------------------
+# -- order, and empty tables ---------------------------------------------------------------------
 def pairs_of(rng, attributes=5, levels=6):
-    """Return margins, noisy dependence of all pairs, and the variance of its noise."""
+    """Return marginals, noisy dependence of all pairs, and the variance of its noise."""
     margins = [rng.dirichlet(np.full(levels, 3.0)) for _ in range(attributes)]
     pairs, variances = {}, {}
     for a, b in itertools.combinations(range(attributes), 2):

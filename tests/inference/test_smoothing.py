@@ -1,4 +1,4 @@
-"""What is smooth, sparse or told by numbers is found in noisy tables of pairs, and nothing else."""
+"""Smooth, sparse or numeric relations are found in noisy tables of pairs, and no others."""
 
 import itertools
 
@@ -19,7 +19,7 @@ ROWS = 1_000_000  # so many that they are no source of chance dependence beside 
 
 
 def centre(rng, std, shape=(10, 10)):
-    """Noise on a table without margins."""
+    """Return noise on a table whose marginals are 0."""
     return centred(rng.normal(0, std, shape))
 
 
@@ -29,7 +29,7 @@ def smooth_pairs(margins, seen, variances, ordered):
 
 
 def tables(seed, *, levels=10, attributes=8, strength=0.3, std=0.002):
-    """Truth (a trend), what is seen of it, the variance of its noise, and margins."""
+    """Return the truth (a trend), its noisy tables, the variance of the noise, and marginals."""
     rng = np.random.default_rng(seed)
     margins = [rng.dirichlet(np.full(levels, 20.0)) for _ in range(attributes)]
     truth, seen, variances = {}, {}, {}
@@ -68,7 +68,7 @@ def test_an_attribute_of_one_level_depends_on_nothing():
 
 @given(st.integers(0, 1000), st.integers(3, 12), st.booleans())
 def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
-    # Of a clear trend, cells below 0 are filled: see `_Posterior`.
+    # Cells below 0 are filled if a trend is clear: see `_Posterior`.
     _truth, seen, variances, margins = tables(seed, levels=levels, attributes=2, strength=0.2)
     ordered = [True, second]
     exact, _ = smooth_pairs(margins, seen, {p: 1e-30 * v for p, v in variances.items()}, ordered)
@@ -80,7 +80,7 @@ def test_what_is_not_noisy_stays_and_margins_are_kept(seed, levels, second):
 
 @pytest.mark.parametrize("strength", [0.03, 0.1, 0.3])
 def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
-    # Not as what is perturbed and shrunk again does: where relations are weak that is too little.
+    # Tables that are perturbed and shrunk again vary too little where relations are weak.
     errors, spread, twice = 0.0, 0.0, 0.0
     for seed in range(4):
         truth, seen, variances, margins = tables(seed, strength=strength)
@@ -94,14 +94,14 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
                 c: k.scaled(noise[c], k.shrinkage.retained) for c, k in found.posteriors.items()
             }
             twice += error(again, {c: 0 * t for c, t in seen.items()}) / 5
-    # Of a weak relation that is probably none, the mean is 0, and draws vary somewhat less.
+    # The mean of a weak relation that is probably absent is 0, and its draws vary somewhat less.
     assert 0.6 < spread / errors < 4  # beyond trends there is nothing here, which no prior knows
     assert twice < 0.6 * spread
 
 
 @given(st.floats(-0.98, 0.98), st.integers(0, 1000))
 def test_normal_tables_are_those_of_a_normal_law(correlation, seed):
-    """As its distribution function says, and with the margins that are asked for."""
+    """The table matches its distribution function, and has the requested marginals."""
     rng = np.random.default_rng(seed)
     ends = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4))
     found = _normal_tables(*ends, np.array([correlation]))[0] + np.outer(*ends)
@@ -123,7 +123,7 @@ def ranked(table):
 
 @pytest.mark.parametrize("correlation", [-0.99, 0.6, 0.9, 0.99])
 def test_strong_trends_stay_as_strong_under_noise_that_hides_cells(correlation):
-    """No cell is left below 0, and what is above it is no weaker than what was seen."""
+    """No cell is left below 0, and the cells above 0 are no weaker than the observed ones."""
     margin, std = np.full(10, 0.1), 0.006
     base = np.outer(margin, margin)
     truth = _normal_tables(margin, margin, np.array([correlation]))[0]
@@ -143,7 +143,7 @@ LEVELS = 20
 
 
 def noisy(table, rng, std):
-    """Centred noise on a table, margins with noise of their own, and the variance of a cell."""
+    """Return noisy marginals of a table, its noisy dependence, and the variance of a cell."""
 
     def moved(margin):
         margin = np.maximum(margin + rng.normal(0, std / 2, margin.shape), 1e-6)
@@ -162,7 +162,7 @@ def mixed(share, rng, levels=LEVELS):
 
 
 def sparse(share, seed):
-    """A table, what is seen of it, and what is found of a function in it."""
+    """Return a table, its noisy version, and the function that was found in it."""
     rng = np.random.default_rng(seed)
     table = mixed(share, rng)
     seen = noisy(table, rng, 0.0027)
@@ -213,13 +213,13 @@ def test_a_coarser_column_is_a_function_one_way():
     assert not smoothing.allowed({(0, 1): known})[0, 1][0].any()
 
 
-# Tables of pairs with numbers under them: what is gained, what stays, and missing values
+# Tables of pairs with numbers under them: the gain, the unchanged part, and missing values
 CODES = 40  # finer ones, four in each of ten bins
 BIN = np.repeat(np.arange(10), 4)
 
 
 def population(n, seed, tail):
-    """Finer codes of three numbers that rise together, and what each code stands for."""
+    """Return finer codes of three numbers that rise together, and the value of each code."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=(n, 1))
     ranks = (0.4 * common + rng.normal(size=(n, 3))).argsort(axis=0).argsort(axis=0)
@@ -229,7 +229,7 @@ def population(n, seed, tail):
 
 
 def moments_of(codes, z, *, std=0.0, seed=0, holes=None):
-    """What is released of these rows, with noise: also where cells are missing."""
+    """Return the released moments of these rows, with noise, also where cells are missing."""
     rng = np.random.default_rng(seed)
     holes = np.zeros(codes.shape, dtype=bool) if holes is None else holes
     values, bins = np.where(holes, 0.0, z[codes]), np.where(holes, 10, BIN[codes])
