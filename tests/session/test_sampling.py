@@ -73,8 +73,8 @@ def whole_digits(bound, count):
 def nearest_to(bound, total):
     """Yield words of uniform numbers just below and just above a bound, at three precisions.
 
-    Of so many digits, that is; the last word is asked for where the bound is within 2**-8 of a
-    whole number of digits.
+    The precisions are numbers of digits. The sampler requests the last word where the bound is
+    within 2**-8 of a whole number of digits.
     """
     digits = whole_digits(bound, total)
     for step, difference in itertools.product((0, 64, 128), (-1, 1)):
