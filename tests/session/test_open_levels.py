@@ -183,7 +183,7 @@ def test_columns_are_counted_in_one_pass_and_come_sorted_whatever_the_order_of_r
 def test_events_must_pay_for_neighbours():
     how, loud = FrequentValues(2.0, 1e-6, 5), FrequentValues(4.0, 1e-6, 5)
     event = GaussianEvent(sensitivity=1, sigma=2.0)
-    # costs as much as noise of 2 if a row changes a count by 1
+    # It costs as much as noise of 2 if a row changes a count by 1.
     twice = GaussianEvent(sensitivity=2, sigma=4.0)
     for law, paid, one, other, words in (
         (how, event, {"a": 4, "b": 2}, {"a": 5, "b": 2}, None),

@@ -621,7 +621,7 @@ def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_pat
             .all()
         )
     found = drafted(["a", "b", "Not applicable"])
-    # not applicable is no missing value
+    # "Not applicable" is no missing value.
     assert (found.nullable, found.kinds) == (False, ("not_applicable",))
     text = as_file(draft_columns(pd.DataFrame({"x": [*SCALE, 98, 99]})), tmp_path)
     document = tomllib.loads(text)
