@@ -73,7 +73,7 @@ def whole_digits(bound, count):
 def nearest_to(bound, total):
     """Yield words of uniform numbers just below and just above a bound, at three precisions.
 
-    The precisions are numbers of digits. The sampler requests the last word where the bound is
+    The largest precision is ``total`` digits. The sampler requests the last word where the bound is
     within 2**-8 of a whole number of digits.
     """
     digits = whole_digits(bound, total)

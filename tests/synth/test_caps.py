@@ -285,7 +285,7 @@ def test_a_file_keeps_the_caps_that_its_fit_was_kept_within(tmp_path, monkeypatc
             MST.load(path)
 
 
-# A fit that would exceed its caps raises an error. The following tests try every such excess.
+# A fit that would exceed its caps raises an error. Tests show this, and not arguments alone.
 def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
     """The first edge of a tree is measured again, within the budget and beyond its share."""
     measure = AdaptiveFit.measure

@@ -128,7 +128,7 @@ def test_counts_of_masks_tell_what_noise_hides_in_products():
     assert after.variances[0, 1][3, 2] == pytest.approx(0.75 * (1e-3 / n) ** 2, rel=0.01)
     loose = replace(known, marginals=replace(counted, masks_std=1e6)).initial_tables()
     assert loose.tables[0, 1] == pytest.approx(before.tables[0, 1], abs=5e-3)
-    # Rows where both values are missing are not among the rows with observed values.
+    # Values that are missing together do not occur with observed values.
     for axis in (0, 1):
         ends = after.marginals[0], after.marginals[1]
         assert after.tables[0, 1].sum(axis=1 - axis) == pytest.approx(ends[axis], abs=1e-6)

@@ -64,8 +64,8 @@ def check_source(
     ``retried`` returns the source of a table of which a part has to be read twice. A table offers
     ``to_arrow()`` and ``to_native()``, to write its rows where the source reads them, and
     ``schema``. By default there are two schemas. The first schema has odd names. The second schema
-    has codes of every kind of missing value, and every policy about cells outside the domain. A
-    source with more than ``most_rows`` rows is not checked.
+    has codes of every kind of missing value, and every policy about cells outside the domain.
+    Behaviour of a source with more than ``most_rows`` rows is not checked.
 
     Examples
     --------
