@@ -1,4 +1,4 @@
-"""Random schemas with small domains and rules, and what the rules mean of a row of values."""
+"""Random schemas with small domains and rules, and the meaning of the rules for a row of values."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Completed years between two dates, as a rule: what they are, and that every row obeys."""
+"""A rule gives the completed years between two dates, and every row obeys the rule."""
 
 import datetime as dt
 
@@ -31,7 +31,10 @@ SURVEY = Schema((BIRTH, INTERVIEW, AGE, WORK), (RULE,))
 
 
 def age_on(birth, day):
-    """Completed years by counting anniversaries; that of 29 February is 1 March in other years."""
+    """Count completed years by anniversaries.
+
+    The anniversary of 29 February is 1 March in years without that day.
+    """
     years = day.year - birth.year
     try:
         anniversary = birth.replace(year=day.year)

@@ -1,6 +1,7 @@
 """Public facts about dates: how they are written, compared, cut, and refused.
 
-Differences of dates: what they are in a row follows from this row alone, and dates come back.
+The difference of dates in a row follows from this row alone, and written dates are read back
+unchanged.
 """
 
 import datetime as dt

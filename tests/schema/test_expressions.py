@@ -58,7 +58,7 @@ def constants(name):
 
 
 def decided(sign, one, other):
-    """Kleene's truth of a comparison of two cells; None is unknown."""
+    """Return Kleene's truth of a comparison of two cells. None means that the truth is unknown."""
     if NONE in (one, other):
         return False
     return None if MISSING in (one, other) else bool(SIGNS[sign](one, other))
@@ -108,7 +108,7 @@ def written_comparison(r):
 
 
 def written_condition(r, depth):
-    """A condition as text, and as a function of a row; texts need no more parentheses."""
+    """Return a condition as text and as a function of a row. The text needs no more parentheses."""
     if depth == 0 or r.random() < 0.2:
         return written_comparison(r)
     parts = [written_condition(r, depth - 1) for _ in range(r.randint(1, 3))]

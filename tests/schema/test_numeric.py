@@ -174,7 +174,7 @@ def test_cut_attributes_draw_values_on_the_step_inside_their_bins(attribute, see
     assert np.array_equal(attribute.round_to_step(values), values)
     if attribute.integer:
         assert np.array_equal(np.rint(values), values)
-    # What a cell of the grid is coded as does not depend on which of its values is looked at.
+    # The code of a grid cell does not depend on which of its values is encoded.
     least, greatest = grid.code_ranges
     assert np.array_equal(found.encode_values(least), found.encode_values(greatest))
 
@@ -194,7 +194,10 @@ def test_values_follow_the_weights_of_subintervals_and_spikes_are_exact():
 
 
 def test_no_bin_draws_values_of_another_bin():
-    """Sums of weights are rounded: neither a spike nor what is beyond the bounds is ever drawn."""
+    """Sums of weights are rounded.
+
+    The sampler never draws a spike or a value beyond the bounds.
+    """
     bins = Binning(
         edges=(960698151, 960698169), spikes=(960698169,), weights=(0.1, 0.2, 0.0),
         subintervals=(960698151, 960698160, 960698168.5, 960698169),

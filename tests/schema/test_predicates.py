@@ -115,7 +115,7 @@ PREDICATES = st.recursive(
 
 
 def holds(what, cells):
-    """Whether a row belongs; a cell without a value satisfies no comparison."""
+    """Whether a row satisfies a predicate. A cell without a value satisfies no comparison."""
     if isinstance(what, Not):
         return not holds(what.part, cells)
     if isinstance(what, Junction):
@@ -147,7 +147,7 @@ def test_text_of_predicates_is_parsed_back(written):
 @given(PREDICATES, st.dictionaries(st.sampled_from(SCHEMA.names), st.booleans()))
 @settings(max_examples=100)
 def test_certain_truth_holds_for_any_missing_cells(written, without):
-    """Cells are missing, or not applicable; each missing one is tried with every value."""
+    """Cells are missing or not applicable. Each missing cell is tried with every value."""
     meant, _ = written
     row, known, tried = cells_of(0), {}, []
     for name, cell in row.items():

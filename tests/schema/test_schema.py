@@ -1,4 +1,4 @@
-"""Schemas and attributes: what is refused, and that files keep them."""
+"""Schemas and attributes raise errors for wrong declarations, and files keep valid ones."""
 
 import math
 import time
@@ -150,7 +150,8 @@ def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, part, around):
     assert time.process_time() - started < 0.1
 
 
-# What is wrong, and what is said of it; of an attribute with the level "a", or from 0 to 100.
+# Wrong declarations with their error messages. The attributes have the level "a", or range from 0
+# to 100.
 CODES = "missing_codes", "refused", "unknown", "not_asked", "not_applicable"
 FEW = (("a", 1), (1, True), (1.5,), "a", (None,), ("a\udfff",), {"a"})
 SAME = [

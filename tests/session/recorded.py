@@ -1,4 +1,4 @@
-"""What tests of sessions share: a session with a recording of its answers."""
+"""Helpers that tests of sessions share: a session with a recording of its answers."""
 
 from missdp.accounting import Cost, Filter
 from missdp.session import CountedRows, Session

@@ -66,7 +66,7 @@ def table(n=200, seed=0):
 
 
 class Spy(MemorySource):
-    """Notes what was counted, and how much had been charged by then."""
+    """Records the counted marginals, and the amount that had been charged by then."""
 
     def __init__(self, rows, budget):
         super().__init__(rows)
@@ -90,7 +90,7 @@ def session_on(rows, missing="joint", *, epsilon=1e5, delta=0.0, **more):
 
 
 def expected(rows, clique, missing, groups=None):
-    """Counts by going through the rows one by one; of levels merged into groups, if any are."""
+    """Count rows one at a time. Levels are merged into groups if groups are given."""
     strategy, shape = strategy_named(missing), []
     for name in clique:
         size = SCHEMA[name].size if groups is None else groups[name].max() + 1
@@ -188,7 +188,7 @@ def test_scores_are_computed_again_only_for_another_expectation(monkeypatch):
         return len(computed), found.value
 
     assert [select(given)[0] for _ in range(3)] == [3, 0, 0]
-    assert len(spy.passes) == 3  # what does not fit at once is counted in batches
+    assert len(spy.passes) == 3  # marginals that do not fit at once are counted in batches
     assert select(lambda n: given[n])[0] == 0
     for best, name in enumerate(names):
         kept = given | {name: replace(ZERO[name], bias=-1e6)}
@@ -201,7 +201,7 @@ def test_scores_are_computed_again_only_for_another_expectation(monkeypatch):
 
 
 def test_a_selection_that_fails_says_nothing_of_the_counts():
-    """It stays charged; a warning is an error in these tests."""
+    """The failed selection stays charged. Warnings are errors in these tests."""
     session, spy = session_on(table(123))
     odd = {n: replace(ZERO[n], bias=float("nan")) for n in (("a",), ("b",))}
 

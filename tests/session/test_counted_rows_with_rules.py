@@ -32,7 +32,7 @@ def table_of(rows):
 
 @st.composite
 def neighbours(draw):
-    """Two tables of which one has a row more; in half of the pairs it has a missing cell."""
+    """Draw two tables that differ by one row. In half of the pairs, this row has a missing cell."""
     rows, row = draw(tables), list(draw(cells))
     if draw(st.booleans()):
         place = RULED.names.index(draw(st.sampled_from(RULED.nullable)))

@@ -1,4 +1,4 @@
-"""What noise is refused, stated and repeated; noisy counts and selections keep what is claimed."""
+"""Noise is validated, stated and repeated. Noisy counts and selections keep their claims."""
 
 import math
 from fractions import Fraction
@@ -97,8 +97,8 @@ def test_only_seeded_noise_repeats_itself_and_it_cannot_hide_that_it_is_seeded()
 def observed_loss(kind, scale, epsilon, source):
     """Lower confidence bound on P(A) - e^eps P'(A) over the events A = {output <= t}.
 
-    The two neighbours are one cell of 100 rows and of 101; every entry of the vector is an
-    independent run.
+    The two neighbours are a cell of 100 rows and a cell of 101 rows. Every entry of the vector is
+    an independent run.
     """
     runs = 20_000
     here, there = (Noise(kind, scale).draw(np.full(runs, n), source) for n in (100, 101))
@@ -198,7 +198,7 @@ def test_probabilities_are_those_of_the_mechanism_that_was_charged(method, sourc
 @example(8.46, 0.7)
 @example(np.float16(0.3), 1.0)
 def test_the_scale_is_never_below_what_the_charged_epsilon_needs(epsilon, sensitivity):
-    """Epsilon as the ledger reads it, in decimal; numbers of 16 and 32 bits included."""
+    """The ledger reads epsilon as a decimal number. Numbers of 16 and 32 bits are included."""
     law = Selection(epsilon, sensitivity)
     event = law.event(law.sensitivity, required=None, label="")
     assert Fraction(law.scale) >= 2 * Fraction(float(sensitivity)) / exact(event.epsilon)

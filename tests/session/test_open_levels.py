@@ -104,7 +104,7 @@ def opened(data, budget=None, seed=0, attributes=(OPEN,)):
 def test_it_is_charged_for_before_a_row_is_read():
     budget, how = Filter(0.1, 1e-6), FrequentValues(100.0, 1e-6, 5)
     session = opened({"d": ["x"]}, budget)
-    session._rows = replace(session._rows, rows=None)  # whoever reads fails, after the charge
+    session._rows = replace(session._rows, rows=None)  # every read fails, after the charge
     with pytest.raises(DataError, match="could not be computed"):
         session.measure(OccurringValues("d"), how)
     assert len(budget.events) == 1
@@ -158,7 +158,7 @@ def test_a_row_counts_for_one_value_at_most(cells, more):
 @pytest.mark.long
 @given(st.lists(CELLS, min_size=1, max_size=6))
 def test_what_a_cell_is_follows_from_the_cell_alone(cells):
-    """Also once levels are found: what was counted as a value is read as that value."""
+    """Once levels are selected, a cell that was counted as a value is also read as this value."""
     closed = OPEN.with_levels({v for cell in cells for v in counted([cell])})
     whole = Encoder(closed).encode(frame_of(cells)).codes
     for cell, code in zip(cells, whole.tolist(), strict=True):
@@ -183,7 +183,8 @@ def test_columns_are_counted_in_one_pass_and_come_sorted_whatever_the_order_of_r
 def test_events_must_pay_for_neighbours():
     how, loud = FrequentValues(2.0, 1e-6, 5), FrequentValues(4.0, 1e-6, 5)
     event = GaussianEvent(sensitivity=1, sigma=2.0)
-    twice = GaussianEvent(sensitivity=2, sigma=4.0)  # costs what noise of 2 does if a row moves 1
+    # It costs as much as noise of 2 if a row changes a count by 1.
+    twice = GaussianEvent(sensitivity=2, sigma=4.0)
     for law, paid, one, other, words in (
         (how, event, {"a": 4, "b": 2}, {"a": 5, "b": 2}, None),
         (how, event, {"a": 4}, {"a": 4, "b": 1}, None),

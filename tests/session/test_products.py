@@ -1,4 +1,4 @@
-"""Products of all pairs: what one row moves, and what comes out."""
+"""Products of all pairs: their sensitivity to one row, and their released values."""
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ def table_of(rows):
 
 
 def behind(rows, plan, missing="joint"):
-    """What is behind the one answer, and the released products."""
+    """Return the exact values behind the single answer, and the released products."""
     noise, session = session_on(table_of(rows) if isinstance(rows, list) else rows, missing)
     with noise:
         released = session.measure(plan, COST).value

@@ -1,4 +1,7 @@
-"""One row moves the exact answer of a count query by its sensitivity at most; trees are exact."""
+"""One row changes the exact answer of a count query by at most its sensitivity.
+
+Trees are exact.
+"""
 
 import numpy as np
 import pytest
@@ -48,7 +51,10 @@ def test_count_query_one_row_moves_its_sensitivity(query):
 
 
 def test_tree_counts_cells_outside_its_range_at_the_nearest_end():
-    """Levels 2 to 5 are two halves of two cells; 0, 1 count as 2, and 6, 7 count as 5."""
+    """Levels 2 to 5 are two halves of two cells.
+
+    Levels 0 and 1 count as 2, and levels 6 and 7 as 5.
+    """
     found = exact(TREE, [(a, 0) for a in (0, 1, 2, 3, 4, 6, 7, 8)])
     assert found.tolist() == [4, 3, 3, 1, 1, 2]
 
@@ -67,7 +73,7 @@ def test_required_attributes_are_those_that_a_counted_row_has_observed():
 
 
 def test_released_arrays_are_fresh_and_of_public_shape_and_type():
-    """Whoever writes into an answer changes no exact count and no later answer."""
+    """Writing into an answer changes no exact count and no later answer."""
     table = Table.from_codes(SCHEMA, {"a": np.arange(9), "b": np.arange(9) % 2})
     rows = CountedRows.from_source(MemorySource(table), strategy_named("joint"))
     session = Session(rows, budget=Filter(1e6), noise=SeededNoise(0))

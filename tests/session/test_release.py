@@ -229,7 +229,7 @@ def test_paid_step_that_fails_is_ticked_off():
         step()
 
 
-# What a session is opened with
+# Arguments with which a session is opened.
 
 
 def test_session_on_rows_of_a_ledger_needs_its_budget():
@@ -274,7 +274,7 @@ def training_session(rows=None, *, planned=True):
 
 
 class Gradients:
-    """One gradient of two parameters for each of so many rows; notes how often it is summed."""
+    """One gradient of two parameters for each row. The class records how often it is summed."""
 
     def __init__(self, count=30):
         self.count, self.sums = count, []

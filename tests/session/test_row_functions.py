@@ -193,7 +193,8 @@ def share(schema, rng):
     return tuple(names.tolist())
 
 
-# By type: what makes a function of a schema and public numbers, and what makes its rows of cells.
+# For each type, two functions. The first function makes a row function from a schema and public
+# numbers. The second function makes its input rows from cells.
 CASES = {
     CodedRow: (
         lambda s, r: CodedRow(s, s.names, s.names, bool(r.integers(2))),
@@ -233,7 +234,7 @@ def put_together(*blocks):
 
 
 def check_contract(function, rows, other, rng):
-    """Assert that each row becomes by itself what it becomes beside others."""
+    """Assert that each row has the same result by itself and among other rows."""
     n = length(rows)
     uniforms = rng.random((n, function.draws))
     uniforms[rng.random(uniforms.shape) < 0.1] = np.nextafter(1.0, 0.0)
@@ -257,7 +258,7 @@ def check_contract(function, rows, other, rng):
         changed[key][one] = other[key][one]
     rest = np.delete(every, one)
     assert same(taken(mapped(changed, every), rest), taken(whole, rest))
-    lone = np.array([one])  # and it becomes beside the others what it becomes alone
+    lone = np.array([one])  # a row has the same result among others and by itself
     assert same(taken(mapped(changed, every), lone), mapped(taken(changed, lone), lone))
 
 
@@ -586,7 +587,7 @@ def test_counter_codes_outside_the_schema_raise():
             Counter(PLAIN, [("a",)]).add({"a": good}, 2, weights)
 
 
-# -- what the guarantee of a fit states ------------------------------------------------------------
+# -- the claims of the guarantee of a fit ----------------------------------------------------------
 class Elsewhere:
     """A custom source, which counts by itself."""
 

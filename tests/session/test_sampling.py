@@ -1,9 +1,9 @@
 """The samplers are exact: checked bit by bit against decimal arithmetic, then statistically.
 
 A uniform real number is compared with an acceptance probability p through its binary digits. The
-tests hand the sampler the digits themselves: just below p it must accept, just above it must
-reject, at every stage, and for every proposal there is. That is a proof by enumeration, for the
-table at hand, that the accepted integers have the law of the module's text.
+tests hand the sampler the digits themselves. The sampler must accept just below p and reject just
+above p, at every stage and for every proposal. For the given table, this enumeration proves the
+distribution of the accepted integers. The text of the sampler's module states this distribution.
 """
 
 import itertools
@@ -73,8 +73,8 @@ def whole_digits(bound, count):
 def nearest_to(bound, total):
     """Yield words of uniform numbers just below and just above a bound, at three precisions.
 
-    Of so many digits, that is; the last word is asked for where the bound is within 2**-8 of a
-    whole number of digits.
+    The largest precision is ``total`` digits. The sampler requests the last word where the bound is
+    within 2**-8 of a whole number of digits.
     """
     digits = whole_digits(bound, total)
     for step, difference in itertools.product((0, 64, 128), (-1, 1)):

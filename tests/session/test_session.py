@@ -154,7 +154,10 @@ def test_reserve_beyond_the_budget_raises():
 
 
 def test_counted_rows_of_units_raise():
-    """A fit chooses the rows of each unit and charges for units; a session by hand does neither."""
+    """A fit chooses the rows of each unit and charges for units.
+
+    A session opened by hand does not.
+    """
 
     class OfUnits:
         schema = Schema(SCHEMA.attributes, unit=Unit("patient", max_rows=2))
@@ -196,7 +199,7 @@ def test_standardised_rows_are_not_changed():
 
 
 def test_measure_of_an_iterative_query_releases_nothing():
-    """It has no point to be answered at; it is charged all the same."""
+    """An iterative query has no point at which it could be answered. It is charged nevertheless."""
     loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
     asked = GradientQuery(domain=MEAN.domain, loss=loss, multiplier=40.0, steps=3)
     budget = Filter(10.0, 1e-6, measure="zcdp", **REPLACE_ONE)

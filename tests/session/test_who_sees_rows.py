@@ -1,7 +1,7 @@
 """Families and statistics import no rows, and reach for nothing behind the session.
 
-The import contracts in pyproject.toml say so of whole modules; this looks at single names and
-lines, and at the worked example, which is in no package.
+The import contracts in pyproject.toml state this for whole modules. This module checks single names
+and lines, and the worked example, which is in no package.
 """
 
 import ast
@@ -16,14 +16,14 @@ from synth.worked_example import SOURCE
 ROOM = Path(base.__file__).parent
 FILES = [*ROOM.glob("*.py"), *(ROOM.parent / "baselines").glob("*.py")]
 BEFORE_THE_SESSION = {"__init__", "base", "fitting", "registry"}
-# They change synthetic rows, and so may see tables; they must not see a session.
+# These modules change synthetic rows, so they may see tables. They must not see a session.
 AFTER_RELEASE = {"denial_constraints", "placing", "sampling"}
 TRUSTED = {"private_training"}  # computes gradients of private rows
 # Trusted files of statistics: the kind of rows, its queries and its noise.
 ROW_STATISTICS = ("table_rows", "row_queries", "imputed_rows", "smooth_sensitivity", "groups")
 SHUT = ("missdp.sources", "missdp.table", "missdp.session")
 SHUT += tuple(f"missdp.statistics.{name}" for name in ROW_STATISTICS)
-# What may be imported of modules that themselves import what must not be seen.
+# Names that may be imported from modules that themselves import forbidden modules.
 OF_FAMILIES = {
     "missdp.session": (
         "Clique", "Dependences", "Expected", "FineCodes", "MissingKinds", "Marginal", "LevelMerge",
@@ -38,7 +38,7 @@ OF_FAMILIES = {
     "missdp.session.mechanisms": ("Noise", "Selection"),
     "missdp.synth.base": ("Synthesizer",),
     "missdp.synth.registry": (),
-    # What is asked of rows as they came: who has none can ask nothing.
+    # Requests about the original rows. Code without rows can answer none of these requests.
     "missdp.session.frequent_values": ("FrequentValues", "OccurringValues"),
     "missdp.session.strategies": ("STRATEGIES", "Strategy", "strategy_named"),  # public facts
     "missdp.synth": ("Family", "Learned", "Synthesizer"),
@@ -72,7 +72,7 @@ def of_session(whose):
 
 
 def offences(source, public):
-    """Return what a family or a statistic must not do, as lines."""
+    """Return the forbidden imports and accesses of a family or a statistic, as lines."""
     found, tree = [], ast.parse(source)
     typing = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CH" in ast.dump(n.test)]
     skipped = {id(inner) for node in typing for inner in ast.walk(node)}

@@ -1,4 +1,4 @@
-"""What only the streaming source promises, and that no error of an engine tells a cell."""
+"""Promises of the streaming source alone. No error of an engine reveals a cell."""
 
 import contextlib
 from dataclasses import replace
@@ -81,7 +81,7 @@ def test_a_frame_with_treacherous_column_names_is_a_frame():
         assert source.counts([names], rows="observed")[names].tolist() == [[[[1]]]]
 
 
-# -- errors of DuckDB and Arrow; of Spark: tests/engines -----------------------------------------
+# -- errors of DuckDB and Arrow (errors of Spark: tests/engines) -----------------------------------
 FACTS = Schema((Numeric(name="x", lower=0, upper=10, nullable=True),))
 BAD = "(VALUES ('1'), ('SECRET')) t(v)"
 QUERIES = {

@@ -1,6 +1,6 @@
-"""Rows are filled one by one: what a row becomes is a function of it, of laws, and of its draws.
+"""Each row is filled by itself, as a function of the row, of distributions and of its draws.
 
-Rows that stream are left out and filled as in memory; nothing shown tells how many.
+Streamed rows are left out and filled as in memory. No released output reveals how many.
 """
 
 import itertools
@@ -106,7 +106,7 @@ def test_not_applicable_follows_from_rules_only():
     lacking = here & (found[:, 2] == 2)
     assert not (lacking & ~kept).any()
     both = np.isin(lost[:, 0], (2,)) & np.isin(lost[:, 2], (3,))
-    assert 0.35 < (found[both, 0] == 0).mean() < 0.65  # the hole did not rule that out
+    assert 0.35 < (found[both, 0] == 0).mean() < 0.65  # the missing value did not rule that out
 
 
 def test_laws_that_overflow_fill_rows_without_a_warning():
@@ -155,7 +155,7 @@ CELLS = {
 
 
 def written(schema, path, n=150_000):
-    """Rows with holes of all kinds, in several batches and row groups."""
+    """Write rows with missing values of all kinds, in several batches and row groups."""
     rng = np.random.default_rng(0)
     cells = {k: np.array(CELLS[k])[rng.integers(0, len(CELLS[k]), n)] for k in schema.names}
     pq.write_table(pa.table(cells), path, row_group_size=40_000)

@@ -1,6 +1,7 @@
-"""Counts: every source passes the public kit, which has its own oracle; refuses what is refused.
+"""Every source passes the public kit of counting checks, which has its own oracle.
 
-Groups and blocks change the work, never a count; big requests are refused early.
+Sources raise errors for invalid requests. Groups and blocks change the work and never a count.
+Requests that are too large raise an error early.
 """
 
 import functools
@@ -37,7 +38,7 @@ SCHEMA = Schema(
 )
 
 
-CONNECTION = duckdb.connect()  # one: each takes longer than what is counted
+CONNECTION = duckdb.connect()  # a single connection, since opening takes longer than counting
 
 
 def duckdb_relation(table, _):
@@ -144,7 +145,7 @@ def test_misfits_raise_at_once_without_quotes(kind, tmp_path):
 
 # -- the kernel ------------------------------------------------------------------------------------
 def table_of(sizes, n, *, nullable=True):
-    """Random rows; every second attribute may be missing, if any."""
+    """Return random rows. If any attribute may be missing, every second attribute may be."""
     facts = (
         {"levels": (*range(s),), "nullable": nullable and not i % 2} for i, s in enumerate(sizes)
     )
@@ -168,7 +169,7 @@ def test_grouping_never_changes_a_count(group_cells):
         part = {n: table.codes(n)[start : start + 300] for n in table.schema.names}
         counter.add(part, len(part["a0"]))
     found = counter.result("extended")
-    assert not counter._totals  # what was read off is not held
+    assert not counter._totals  # totals are not held once they are read
     for clique in cliques:
         np.testing.assert_array_equal(found[clique], by_hand(table, clique))
 
@@ -236,7 +237,7 @@ CAP = 150
 
 
 class Spy(MemorySource):
-    """Notes what is counted in each pass."""
+    """Records the marginals that are counted in each pass."""
 
     passes: list[list[tuple[str, ...]]]
 

@@ -1,4 +1,4 @@
-"""What is modelled of a table is made of each row by itself, and counted alike by every source."""
+"""The modelled attributes of a row follow from this row alone. Every source counts them alike."""
 
 import duckdb
 import numpy as np
@@ -98,7 +98,7 @@ def test_memory_and_streams_count_alike(given_rows):
 @settings(max_examples=15)
 @given(st.lists(rows, min_size=1, max_size=8), st.data())
 def test_one_row_moves_one_count_by_one(given_rows, data):
-    """Whatever the row: one that breaks rules, with any kind of hole, or not applicable."""
+    """The row may break rules, have any kind of missing value, or be not applicable."""
     modelled = ModelView(SCHEMA)
     at = data.draw(st.integers(0, len(given_rows) - 1))
     fewer = given_rows[:at] + given_rows[at + 1 :]
@@ -154,7 +154,8 @@ def test_determinants_of_not_applicable_without_codes():
     assert routed("work = 'yes'") == ({"hours": ("work",), "extra": ("hours",)}, both)
     assert routed("work = 'yes'", hours=(-1,)) == ({"extra": ("hours",)}, both)
     assert routed("work = 'yes'", work=False) == ({"extra": ("hours",)}, both)
-    # What follows from another attribute is not modelled: that one tells.
+    # An attribute that follows from another attribute is not modelled. The other attribute implies
+    # its value.
     assert routed("born < 2009") == ({"hours": ("age",), "extra": ("hours",)}, both)
     # Of two, one may do: then "not applicable" is missing in some rows, and not in others.
     two = "work = 'yes' and age > 14"

@@ -1,4 +1,4 @@
-"""A source of the same rows under another schema keeps what the guarantee rests on."""
+"""A source of the same rows under another schema keeps the conditions of the guarantee."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What every synthesizer is checked against. A new family adds itself to FAMILIES."""
+"""Cases on which every synthesizer is checked. A new family adds itself to FAMILIES."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -64,7 +64,7 @@ FIRST = [
     for i, c in enumerate(PAIRED)
     if c[0].build not in [f.build for f, _ in PAIRED[:i]] and c[0].build is not Independent
 ]
-"""Each class once, with its usual parameters; the example is in tests/testing/test_kit.py."""
+"""Each class once, with its usual parameters. The example is in tests/testing/test_kit.py."""
 OFTEN = [*FIRST, *(c for c in PAIRED if c[0].build is Independent)]
 OFTEN += [(f, s) for f, s in CASES if f"{f.name}-{s}" == "all-pairs-joint"]
 OFTEN += [(f, s) for f, s in CASES if f.name == "privbayes"]
@@ -72,11 +72,17 @@ DAILY = [
     pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in OFTEN))
     for case, name in zip(CASES, IDS, strict=True)
 ]
-"""All strategies with the family that is quickest, and one or two with others; all if slow."""
+"""All strategies with the quickest family, and one or two with other families.
+
+The slow tests use all strategies.
+"""
 
 FEW_PAIRS = ("one missing cell", "full and empty", "constant columns")
 FEW_TRIALS = 2
-"""What is repeated daily with every case: `tests/testing/test_kit.py` says that it finds leaks."""
+"""Pairs and trials that every case repeats daily.
+
+`tests/testing/test_kit.py` tests that they find leaks.
+"""
 
 
 @cache
@@ -86,7 +92,7 @@ def _subject(name, strategy, schema):
 
 
 def subject(family, strategy, schema=SCHEMA):
-    """Return a case of a family; its models of made-up tables are fitted once a session."""
+    """Return a case of a family. Its models of made-up tables are fitted once in a test session."""
     return _subject(family.name, strategy, schema)
 
 

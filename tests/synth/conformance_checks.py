@@ -81,7 +81,7 @@ class FittedSubject(Subject):
 
     @property
     def models_missingness(self) -> bool:
-        """Whether missing values can be kept in what is sampled."""
+        """Whether synthetic rows can keep missing values."""
         return self.family.family.strategy(self.strategy).models_missingness
 
     def fitted(self, rows: int = 300, **more: Any) -> Synthesizer:
@@ -93,7 +93,7 @@ class FittedSubject(Subject):
 
 
 def _scikit_learn(on: FittedSubject) -> None:
-    """Parameters, clone and repr work as in scikit-learn; strategies[0] is the default."""
+    """Parameters, clone and repr work as in scikit-learn, and strategies[0] is the default."""
     model = on.build()
     given = [model.get_params()[name] for name in ("epsilon", "missing")]
     expect(given == [on.epsilon, on.strategy], "get_params must return what was given")
@@ -107,7 +107,7 @@ def _scikit_learn(on: FittedSubject) -> None:
 
 
 def _bad_parameters(on: FittedSubject) -> None:
-    """What is wrong is refused before anything is charged, and so is what needs a fit."""
+    """Wrong parameters, and calls that need a fit, raise before any charge."""
     budget, table = budget_for(on, 100), on.table(20)
     for bad in ({name: value} for name, values in _BAD.items() for value in values):
         with refuses(ParameterError, f"{bad}"):
@@ -152,7 +152,7 @@ def _charged_before_reading(on: FittedSubject) -> None:
 
 
 def _output_shape(on: FittedSubject) -> None:
-    """Columns, types and values of synthetic rows, and what is spent, are the schema's."""
+    """Columns, types and values of synthetic rows follow the schema, and so does the spending."""
     wanted, spent = types_of(on.table(50)), set()
     valued = [a.name for a in on.schema if a.not_applicable is None]
     tables = {
@@ -175,7 +175,7 @@ def _output_shape(on: FittedSubject) -> None:
 
 
 def _keeping_holes(on: FittedSubject) -> None:
-    """Holes can be kept where the strategy models them, and about as many as there were."""
+    """If the strategy models missing values, samples keep about as many as the private rows."""
     table, model = on.table(1000), on.fitted(1000)
     if not on.models_missingness:
         with refuses(ParameterError, "keeping holes", containing="joint"):
@@ -193,7 +193,7 @@ def _keeping_holes(on: FittedSubject) -> None:
 
 
 def _save_and_load(on: FittedSubject) -> None:
-    """A saved model draws the same rows and states what was fitted, whatever was set later."""
+    """A saved model draws the same rows and keeps its statements after later settings."""
     model, others = (
         on.fitted(),
         [name for name in on.family.family.strategies if name != on.strategy],
@@ -252,7 +252,7 @@ def _huge_domain(on: FittedSubject) -> None:
 
 
 def _spends_what_was_asked(on: FittedSubject) -> str:
-    """All releases together cost what was asked for, and no more, down to epsilon 1e-6."""
+    """All releases together cost the requested budget, and no more, down to epsilon 1e-6."""
     table, done = on.table(60), 0
     for delta in [0.0, 1e-6] if on.delta == 0 else [on.delta]:
         for epsilon, n_rows in ((1e-6, "noisy"), (on.epsilon, 40)):
@@ -262,7 +262,7 @@ def _spends_what_was_asked(on: FittedSubject) -> str:
 
 
 def _guarantee(on: FittedSubject) -> None:
-    """The guarantee is of the table with holes, proven by its events, and says what it needs."""
+    """The guarantee of the incomplete table is proven by its events and states its conditions."""
     found, most = on.fitted().guarantee_, on.epsilon * (1 + 1e-9)
     expect(found.protects == "incomplete", "guarantee_ must be of the table with holes")
     expect(found.adjacency == "add-remove", "guarantee_ must be for add-remove neighbours")
@@ -280,7 +280,7 @@ def _guarantee(on: FittedSubject) -> None:
 
 
 def _streaming(on: FittedSubject) -> str:
-    """Streamed rows give what rows in memory give, or are refused before a charge."""
+    """Streamed rows give the same model as rows in memory, or raise before a charge."""
     budget = budget_for(on)
     with tempfile.TemporaryDirectory() as folder, ErrorCatcher() as refused:
         on.table().to_native("pandas").to_parquet(path := Path(folder) / "x.parquet")
@@ -296,7 +296,10 @@ def _streaming(on: FittedSubject) -> str:
 
 
 def _spent(on: FittedSubject, table: Table, asked: dict[str, Any]) -> bool:
-    """Fit with a shared budget, and compare what was spent; false if refused uncharged."""
+    """Fit with a shared budget, and compare the spending.
+
+    Return false if the fit raises uncharged.
+    """
     epsilon, delta = asked["epsilon"], asked["delta"]
     budget: Filter | Composition = Filter(2 * epsilon, min(0.5, 2 * delta))
     planned = on.build(**asked).planned_events(on.schema)
@@ -340,8 +343,8 @@ _CHECKS: dict[str, Callable[[FittedSubject], str | None]] = {
     )
 }
 CHECKS = tuple(_CHECKS)
-"""Names of what every family is checked for."""
-# What could depend on kinds and rules; everything else was checked without them.
+"""Names of the checks of every family."""
+# Checks that could depend on kinds and rules. All other checks ran without them.
 RULED_CHECKS = (
     "charged_before_reading",
     "output_shape",
@@ -352,9 +355,10 @@ RULED_CHECKS = (
 
 
 def budget_for(on: FittedSubject, fits: float = 1.0) -> Filter | Composition:
-    """Return a budget whose epsilon is enough for so many fits; for one fit that trains, its plan.
+    """Return a budget whose epsilon is enough for the given number of fits.
 
-    A filter has no bound for a training, and refuses it.
+    The budget for one fit that trains is the plan of the fit. A filter has no bound for a training,
+    and raises an error.
     """
     planned = on.build().planned_events(on.schema)
     if fits == 1 and any(isinstance(event, SampledGaussianEvent) for event in planned):
@@ -410,7 +414,7 @@ def check_conformance(
 
 
 def conformance_of(on: FittedSubject, checks: Iterable[str] = CHECKS) -> list[Finding]:
-    """Return what was found for one strategy."""
+    """Return the findings for one strategy."""
     chosen = [_CHECKS[name] for name in checks]
     return [
         examine("conformance", (check.__doc__ or "").rstrip("."), on.case, partial(check, on))

@@ -1,4 +1,4 @@
-"""What many tests of synthesizers share."""
+"""Fixtures that many tests of synthesizers share."""
 
 import pytest
 
@@ -8,7 +8,10 @@ from missdp.synth import learn_pairs
 
 @pytest.fixture
 def one_turn(monkeypatch):
-    """Fit all pairs in one turn and swap no rows: more only brings rows nearer to what was told."""
+    """Fit all pairs in one turn and swap no rows.
+
+    More turns and swaps only bring rows nearer to the released answers.
+    """
     monkeypatch.setattr(learn_pairs, "_MAX_TURNS", 1)
     monkeypatch.setattr(learn_pairs, "_ROUNDS", 1)
     monkeypatch.setattr(completion, "_MIN_ROWS", 500)

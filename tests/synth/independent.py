@@ -11,7 +11,7 @@ from missdp.schema import SurveyWeight, Unit
 SIZES = {300: (10, 5), 1300: (12, 8), 4000: (12, 8)}  # columns and levels, by number of rows
 KINDS = ("rows", "units", "weights", "both", "bins")
 UPPER = 4.6  # of a weight, relative to the mean weight
-_FIRST = 0.5  # share of the first level; the others are equal
+_FIRST = 0.5  # share of the first level, where all other levels have equal shares
 _GROUPS = 10  # of a number
 _SPREAD = 0.7  # standard deviation of the logarithm of a weight
 
@@ -22,8 +22,9 @@ def independent_table(kind: str, rows: int, seed: int) -> tuple[pd.DataFrame, Sc
     Parameters
     ----------
     kind : str
-        What the columns are, and what a row counts: ``"rows"``, ``"units"`` of two rows each,
-        survey ``"weights"``, ``"both"``, or ``"bins"``, which are numbers without declared bins.
+        Kind of the columns and weight of a row. Rows count as ``"rows"``, as ``"units"`` of two
+        rows each, by survey ``"weights"``, or by ``"both"``. With ``"bins"``, the columns are
+        numbers without declared bins.
     rows : int
         Number of rows, one of `SIZES`.
     seed : int

@@ -7,7 +7,11 @@ from missdp.synth.split import CHOICES, EVERY_ROW, TABLES, BudgetPlan, Part
 
 
 def schema_of(sizes, nullable=True, rules=()):
-    """Attributes by name, or c0, c1, ..., of so many levels; all nullable, or those named."""
+    """Return a schema of attributes with the given sizes.
+
+    The attributes have the given names, or c0, c1, ... All attributes are nullable, or only the
+    named attributes.
+    """
     named = sizes if isinstance(sizes, dict) else {f"c{i}": k for i, k in enumerate(sizes)}
     holed = named if nullable is True else nullable or ()
     attributes = (
@@ -18,7 +22,7 @@ def schema_of(sizes, nullable=True, rules=()):
 
 
 def rows_of(schema, n, seed=0, *, holes=0.2, common=0.0):
-    """Rows drawn evenly; a share of the cells repeats one number that the row has in common."""
+    """Draw rows evenly. A share of the cells of a row repeats one number that these cells share."""
     rng = np.random.default_rng(seed)
     shared, codes = rng.random(n), {}
     for attribute in schema:
@@ -29,7 +33,10 @@ def rows_of(schema, n, seed=0, *, holes=0.2, common=0.0):
 
 
 def chosen_caps(whole, *, ungated, selections, fixed, among, largest=None):
-    """Caps of a fit that spends so much on each part, and what is left on marginals it chooses."""
+    """Return caps of a fit with the given amount for each part.
+
+    The fit spends the rest on marginals that it chooses.
+    """
     amounts = {EVERY_ROW: ungated, CHOICES: selections, **fixed}
     parts, left = [], whole.amount
     for required, amount in amounts.items():

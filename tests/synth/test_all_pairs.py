@@ -37,9 +37,9 @@ def fit(table, **options):
     return AllPairs(**options).fit(table)
 
 
-# What is refused, and what is not
+# Sources that raise an error, and sources that do not.
 class Counting:
-    """A stranger's source, which counts and does not weigh."""
+    """A user-defined source, which counts and does not weigh."""
 
     def __init__(self, table):
         self.schema, self.source = table.schema, MemorySource(table)
@@ -105,7 +105,7 @@ def test_one_cap_in_gaussian_dp_and_three_kinds_of_releases():
     assert 0.98 * cap < spent <= cap  # nothing is left over
 
 
-# What is drawn
+# Synthetic rows.
 def distance(drawn, wanted):
     return marginal_distance(wanted, drawn, k=2).mean
 
@@ -147,7 +147,8 @@ def test_holes_that_depend_on_another_attribute_are_corrected():
     assert joint[1] < 0.5 * observed[1]
 
 
-# Tables of three attributes beside all pairs: charged, gated, within the caps, and held
+# Tables of three attributes in addition to all pairs. They are charged, require attributes, stay
+# within the caps, and are held by the rows.
 ROWS = 6000
 SIZES = {"a": 2, "b": 2, "c": 2, "d": 4, "e": 3}
 

@@ -1,7 +1,7 @@
-"""Audits: what an attacker learns about one row from all answers of a fit, by the likelihood ratio.
+"""Audits bound the knowledge about one row from all answers of a fit, by the likelihood ratio.
 
-A correct build stays below the claim, and comes near it where the row moves all that is released;
-the same build with noise 30 % too small does not stay below.
+A correct build stays below the claim. It comes near the claim where the row changes all releases.
+If the noise of the build is 30 % too small, the audit exceeds the claim.
 """
 
 import numpy as np
@@ -34,8 +34,8 @@ def tables(row):
 @pytest.mark.parametrize(
     ("family", "strategy"),
     [
-        # Each class with one strategy every day: the others count other rows. What trains is
-        # audited daily by tests/testing/test_checks_of_sessions.py.
+        # Each class is audited with one strategy every day, since the others count other rows.
+        # Families that train are audited daily by tests/testing/test_checks_of_sessions.py.
         pytest.param(*case, id=name, marks=[pytest.mark.slow] * (case not in AUDITED))
         for case, name in zip(CASES, IDS, strict=True)
     ],
@@ -104,7 +104,7 @@ def test_the_claim_survives_where_bins_are_found(family, given, strategy, far, t
     found = audit_synthesizer(family, **facts)[strategy]
     assert not found.flagged
     assert found.ratio > 0.5
-    if "clip" not in given:  # that audits flag what they should, the kit's tests say
+    if "clip" not in given:  # the tests of the kit show that audits flag faulty builds
         assert audit_synthesizer(family, **facts, scale=0.4)[strategy].flagged
 
 
@@ -131,6 +131,6 @@ def test_the_claim_survives_many_attacks(family, strategy, row):
 @pytest.mark.parametrize("strategy", PrivBayes.family.strategies)
 @pytest.mark.parametrize("family", SLOW)
 def test_noise_thirty_percent_too_small_is_flagged(family, strategy):
-    # Where all pairs are filled first, what the row was is told by less.
+    # If all pairs are filled first, the release carries less information about the row.
     scale = 0.6 if family is AllPairs and strategy == "impute-first" else 0.7
     assert attacked(family, SLOW[family], strategy, "unique row", trials=800, scale=scale).flagged

@@ -1,4 +1,4 @@
-"""Audits by unit: what an attacker learns about all rows of one person from all answers of a fit.
+"""Audits by unit bound the knowledge about all rows of one person from all answers of a fit.
 
 The person's rows are spread over the table, some with missing cells, and are more than take part.
 """
@@ -39,7 +39,7 @@ class Histograms(Independent):
     family = replace(Independent.family, budget=budget_of_counts, protects_units=True)
 
 
-# mu is near 2: then few runs refute what is wrong.
+# With mu near 2, few runs refute a wrong claim.
 GAUSSIAN = {"epsilon": 11.0, "delta": 1e-6}
 CASES = {
     "pairs": (AllPairs, (SEX, ILL), GAUSSIAN),
@@ -53,7 +53,7 @@ CHOOSING = {case: (CASES[case][0], (SEX, ILL, OLD), CASES[case][2]) for case in 
 MIN_DIVISOR = (
     0.9,
     0.8,
-)  # of the claim; where marginals are chosen, that costs what scores hardly show
+)  # Shares of the claim. Selections of marginals cost more than their scores show.
 
 
 def neighbours(case, most, *, holes=False, part=1.0, cases=CASES, **more):
@@ -83,12 +83,13 @@ def audited(case, most, *, trials, scale=1.0, **facts):
 
 
 def along_one_path(case, most, *, draws, scale=1.0):
-    """Return an audit of all noise of one fit, drawn again so often, with what is asked held fixed.
+    """Return an audit of all noise of one fit, drawn many times, with fixed queries.
 
-    A fit is what its session answered, and post-processing. So one run is kept and repeated on the
-    other table. This gives the exact value behind each answer, on both tables. Then only noise is
-    drawn, from the distributions of the answers, and judged by its likelihood ratio. That is cheap
-    enough for as many draws as tell nine tenths of a claim from all of it.
+    A fit consists of the answers of its session and of post-processing. So one run is kept and
+    repeated on the other table. This gives the exact value behind each answer, on both tables. Then
+    only noise is drawn, from the distributions of the answers, and judged by its likelihood ratio.
+    These draws are cheap. Their number suffices to distinguish nine tenths of a claim from the
+    whole claim.
     """
     # A mu near 1.2: noise is then so large that it matters little that it is of whole numbers.
     facts = {"delta": 1e-6, "epsilon": 6.0, "cases": CASES | CHOOSING}

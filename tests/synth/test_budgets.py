@@ -47,7 +47,7 @@ def private(sizes, n=200, seed=0):
 
 
 def spent_of(cost, events):
-    """What releases cost together, as a share of what they may cost."""
+    """Return the joint cost of releases, as a share of their largest allowed cost."""
     budget = Filter.from_cost(cost, delta=1e-6 if cost.privacy_measure != "pure" else 0.0)
     budget.charge(*events)
     return 1 - budget.remaining.amount / cost.amount
@@ -109,7 +109,10 @@ def test_attributes_that_fit_nowhere_are_not_chosen_among(missing):
 
 @pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
 def test_what_is_set_aside_for_tables_does_not_depend_on_what_came_out():
-    """It is amplified, so it must be known beforehand; what choices leave over is not in it."""
+    """The reserved part is amplified, so it must be known beforehand.
+
+    It does not contain the rest that choices leave.
+    """
     found = set()
     for n, seed in [(0, 0), (5, 1), (300, 2), (20_000, 3)]:
         model = PrivBayes(epsilon=1.0, missing="observed", random_state=seed)

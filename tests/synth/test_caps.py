@@ -1,4 +1,4 @@
-"""Caps of the parts of a fit: known before, kept by every fit, and what they guarantee."""
+"""Caps of the parts of a fit: known beforehand, kept by every fit, and base of guarantees."""
 
 import json
 import math
@@ -114,14 +114,14 @@ def test_nothing_that_was_released_decides_the_figure(family, holed):
     if holed != "abcdefg":  # nothing is amplified, perhaps: then releases are listed as they are
         found = [[(g.epsilon, g.conditions) for g in each] for each in found]
     assert found[0] == found[1]
-    # Every table of a network, whatever it is, is behind one attribute at least.
+    # Every table of every network requires at least one attribute.
     epsilon = model.ground_truth_guarantee(rates(0.3, schema)).epsilon
     assert family is not PrivBayes or (epsilon < 0.9) == (holed == "abcdefg")
 
 
 @pytest.mark.parametrize("family", [AllPairs, Kamino])
 def test_of_all_pairs_the_margins_are_amplified(family):
-    """All pairs are one answer that every row enters; a claim of half the share is not enough."""
+    """All pairs are one answer that every row enters. A claim of half the share is not enough."""
     schema = schema_of(dict.fromkeys("abcdefg", 3), "abc")
     model = fitted(family, "observed", schema, n=300, first_share=0.5)
     caps = model.fitted_.limits
@@ -158,7 +158,7 @@ def test_every_fit_keeps_to_its_caps(family, holed, n):
     assert selected <= labelled[ChosenRequirements.selections]
     chosen = caps.events[-1].cost.amount
     share = caps.structure.largest_share
-    # What selections leave of their part, a rounding here, may be spent on marginals.
+    # Marginals may spend the rest of the selections' part, which is a rounding error here.
     assert max(alone.values()) <= share * chosen * (1 + 1e-6)
     if family is MST:
         assert share < 0.25
@@ -195,7 +195,7 @@ def test_pairs_outside_a_small_tree_may_get_more_than_its_edges():
 
 
 def test_a_tree_of_some_pairs_may_not_be_whole():
-    """Edges then get what the missing ones leave, so no share of them is known."""
+    """Edges then get the budget of the missing edges, so their share is not known beforehand."""
     model = MST(epsilon=1.0, delta=1e-6, missing="observed")
     schema = schema_of({"a": 1100, "b": 1100, "c": 1})
     structure = Request(model, schema, schema).plan().limits.structure
@@ -217,7 +217,10 @@ def test_tables_of_a_network_read_rows_that_rules_settle_and_names_may_look_like
 @pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "known"), [(8.0, True), (12.0, False)])
 def test_one_way_marginals_that_leave_something_to_others_have_no_caps(epsilon, known):
-    """At so little noise a count may cost less than it was worth, and what was chosen gets it."""
+    """At such low noise, a count may cost less than its share.
+
+    Chosen marginals get the difference.
+    """
     schema = schema_of(dict.fromkeys("abc", 3), "a")
     model = fitted(AIM, "observed", schema, epsilon=epsilon, n_rows=2000, first_share=0.7, rounds=2)
     whole, caps = model.guarantee_.events[0], model.fitted_.limits
@@ -262,7 +265,10 @@ def test_another_release_than_the_caps_are_of_is_not_amplified():
 
 
 def test_a_file_keeps_the_caps_that_its_fit_was_kept_within(tmp_path, monkeypatch):
-    """Not those that today's code would keep such a fit within; of a wrong type they are none."""
+    """A loaded model has the caps of its own fit, and not the caps of today's code.
+
+    A file with caps of a wrong type is not a model.
+    """
     model, path = known(MST, "observed"), tmp_path / "m.json"
     stated = model.ground_truth_guarantee(rates(0.5))
     model.save(path)
@@ -279,9 +285,9 @@ def test_a_file_keeps_the_caps_that_its_fit_was_kept_within(tmp_path, monkeypatc
             MST.load(path)
 
 
-# A fit is refused what would break its caps: nothing of what follows is left to an argument.
+# A fit that would exceed its caps raises an error. Tests show this, and not arguments alone.
 def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
-    """The first edge of a tree again: within the budget, but beyond what the claim rests on."""
+    """The first edge of a tree is measured again, within the budget and beyond its share."""
     measure = AdaptiveFit.measure
 
     def again(self, clique, noise):
@@ -299,7 +305,11 @@ def test_an_edge_that_gets_more_than_its_share_is_refused(monkeypatch):
 
 
 def again(session, *arguments, measured=adaptive.release_one_way, **more):
-    """Charged to what is behind pairs, its claim would be half of what an attacker sees."""
+    """Measure an attribute twice.
+
+    If the second answer were charged to pairs, the claim would be half of the information of an
+    attacker.
+    """
     one_way = measured(session, *arguments, **more)
     most = replace(session.remaining, amount=0.8 * session.remaining.amount)
     session.measure(Marginal(("a",)), Noise.from_cost(most))
@@ -359,22 +369,25 @@ NEXT = ("marginal b x c", {"b", "c"})
 BOTH = [one(0.02, *PAIR), one(0.0199, *NEXT)]
 
 
-KEPT = {  # by the share of a marginal: what fits, and what does not
+# By the share of a marginal, answers that fit, and answers of which the last does not fit.
+KEPT = {
     0.5: [
         ([one(0.01, ROWS)], [one(0.006, ROWS)] * 2),
         ([one(0.01, *ONE), one(0.01, *PAIR)], [one(0.011, *PAIR)]),
         ([one(0.01, *PAIR), one(0.01, *NEXT)], [one(0.01, *PAIR), one(0.012, *NEXT)]),
         ([one(0.006, *PAIR)], [one(0.006, *PAIR), one(0.006, "marginal b x a", {"a", "b"})]),
-        # What single attributes do not need is not for others; nor is what is behind pairs for
-        # them, since a single attribute is observed more often.
+        # The rest of the part for single attributes is not available to others. The part for pairs
+        # is not available to single attributes, since a single attribute is observed more often.
         ([one(0.015, *ONE)], [one(0.02, *ONE), one(0.006, ROWS)]),  # .005 as if it read every row
         ([one(0.02, *ONE)], [one(0.03, *ONE)]),
-        # Behind a gate that no marginal of the family has: as if it read every row.
+        # No marginal of the family requires this attribute. The answer is charged as if it read
+        # every row.
         ([one(0.009, *OTHER)], [one(0.011, *OTHER)]),
         ([SelectionEvent(epsilon=0.1)], [SelectionEvent(epsilon=0.1)] * 3),
     ],
     None: [
-        # A single attribute has its own cap, what reads every row, and nothing behind pairs.
+        # A single attribute has its own cap and the cap of answers that read every row. It has no
+        # part of the cap of pairs.
         ([one(0.02, *ONE), one(0.02, *PAIR)], [one(0.02, *ONE), one(0.001, *ONE)]),
         ([one(0.02, *NEXT)], [one(0.011, *OTHER)]),
         # All that was chosen together has a cap of its own, which selections and counts leave.
@@ -392,7 +405,7 @@ def test_what_a_keeper_has_room_for():
         assert found == [True] * (len(found) - 1) + [False]
 
 
-# What caps admit, whoever asks, costs no more than they claim: exact small worlds
+# Admitted queries cost no more than the caps claim, for every caller: exact small worlds.
 A, B, C, AB, AC, BC, ABC = (
     frozenset(names) for size in (1, 2, 3) for names in combinations("abc", size)
 )
@@ -400,7 +413,10 @@ SETS = [A, B, C, AB, AC, BC, ABC]
 
 
 def moment(spent, chances, n):
-    """Rényi divergence of order n of Gaussian answers behind gates: n copies of every mask."""
+    """Return the Rényi divergence of order n of Gaussian answers that require attributes.
+
+    The sum runs over n copies of every mask.
+    """
     masks = [frozenset(), *SETS]
     p = [math.prod(chances[a] if a in m else 1 - chances[a] for a in "abc") for m in masks]
     found = 0.0
@@ -414,7 +430,7 @@ def moment(spent, chances, n):
 
 
 def admitted(caps, asked):
-    """Return what of the questions is admitted, by gate."""
+    """Return the admitted amount of the queries by their required attributes."""
     kept, spent = Spending(caps), Counter()
     for number, (required, rho) in enumerate(asked):
         sigma, label = (2 * rho) ** -0.5, f"marginal {number}"

@@ -1,8 +1,8 @@
-"""One suite over every family and strategy: the public kit, and what only ours promise.
+"""The public kit of checks, and the promises of our own families, for every family and strategy.
 
-Every strategy of every family is checked for what depends on both (`DAILY`; what is
-left of the strategies by the slow tests); `PAIRED` has each family once, with
-strategies in turn, for what depends on the family or on the base alone.
+`DAILY` has every strategy of every family, for checks that depend on both. The slow tests check the
+remaining strategies. `PAIRED` has each family once, with strategies in turn. Its checks depend on
+the family or on the base alone.
 """
 
 from dataclasses import replace
@@ -59,9 +59,9 @@ every_case = pytest.mark.parametrize(("family", "strategy"), DAILY)
 every_family = pytest.mark.parametrize(
     ("family", "strategy"), PAIRED, ids=[f"{f.name}-{s}" for f, s in PAIRED]
 )
-# What a family may do otherwise under another strategy, and a second set of parameters.
+# Checks of behaviour that may differ between strategies, and with a second set of parameters.
 BY_STRATEGY = ("keeping_holes", "save_and_load", "streaming")
-# What rests on the base alone, and is tried with every strategy of a quick family.
+# Checks that depend on the base alone. Every strategy of a quick family is checked.
 BY_BASE = ("charged_before_reading", "guarantee", "output_shape")
 # Of these, sixty columns take seconds, and fits with rules.
 WIDE = ("mst", "all-pairs", "kamino")
@@ -98,7 +98,7 @@ def test_conformance_and_gates(family, strategy):
 @pytest.mark.long
 @every_case
 def test_what_a_fit_shows_was_released_and_charged_for(family, strategy):
-    """Answers of one table are repeated for others, and what is behind them is compared."""
+    """Answers of one table are repeated for others, and the values behind them are compared."""
     first = (family, strategy) in FIRST
     tried = {"pairs": None, "trials": 4} if first else {"pairs": FEW_PAIRS, "trials": FEW_TRIALS}
     found = answers_of(subject(family, strategy), **tried, seed=0)
@@ -123,7 +123,7 @@ def test_the_whole_kit_with_every_strategy_whichever_row_it_is(family, strategy)
 
 @pytest.fixture
 def few_rounds(monkeypatch):
-    """Rows that break rules are drawn anew a few times: what is in vain takes no longer."""
+    """Draw rows that break rules anew only a few times. Vain attempts then take no longer."""
     monkeypatch.setattr(sampling, "_ROW_ROUNDS", 8)
     monkeypatch.setattr(sampling, "_VALUE_ROUNDS", 8)
 
@@ -132,7 +132,7 @@ def few_rounds(monkeypatch):
 @pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize(
     ("family", "strategy"),
-    [  # MST and AIM are one base, and what trains is for comparison
+    [  # MST and AIM share a base, and neural families serve for comparison
         pytest.param(f, s, id=f.name, marks=[pytest.mark.slow] * (f.name in ("mst", *NEURAL)))
         for f, s in FIRST
     ],
@@ -179,7 +179,7 @@ def test_synthetic_rows_do_not_reuse_the_noise(family, strategy, monkeypatch):
         assert not np.isin(streams[-1], noise).any()
 
 
-# What the base keeps whatever a family does
+# Promises of the base that hold for every family.
 two_families = pytest.mark.parametrize("family", [Independent, AllPairs])
 
 
@@ -199,7 +199,8 @@ def test_what_was_read_from_the_data_or_declared_becomes_a_condition(family, tmp
         assert DataDependentDomain(attributes=("größe",)) in conditions
         assert DeclaredRowCount(n=123) in conditions
         assert ExplicitSeed in map(type, conditions)
-        # What was read from the data is not public, and the rest still has to be.
+        # Facts that were read from the data are not public. All other facts still have to be
+        # public.
         assert PublicDomain() not in conditions
         assert any(isinstance(condition, PublicDomain) for condition in conditions)
     assert model.guarantee_.epsilon <= float(np.float32(0.7)) * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""Models of dates and what lies between them: a hospital's stays and ages."""
+"""Models of dates and of the time between them: a hospital's stays and ages."""
 
 from dataclasses import replace
 
@@ -31,7 +31,10 @@ SCHEMA = Schema((*DATES, Difference(**STAY), Difference(**AGE, unit="year")), DA
 
 
 def hospital(n):
-    """Stays by ward, ages by ward, more admissions from year to year; holes in two dates."""
+    """Return stays and ages by ward.
+
+    Admissions increase from year to year, and two dates have missing values.
+    """
     rng = np.random.default_rng(0)
     ward = rng.choice(WARDS, n, p=[0.4, 0.4, 0.2])
     came = np.datetime64("2018-01-01") + (rng.beta(1.3, 1, n) * 2450).astype(int)

@@ -1,4 +1,4 @@
-"""AIM and MST: accounting, what is measured, values missing at random, and scores."""
+"""AIM and MST: accounting, measured marginals, values missing at random, and scores."""
 
 import itertools
 
@@ -183,7 +183,7 @@ def test_no_cycle_is_ever_measured():
         assert len(edges) == 4
 
 
-# -- what 'joint' corrects: holes by attributes that were measured with the hole's ---------------
+# -- 'joint' corrects for missing values that depend on jointly measured attributes ----------------
 def three(causes, n=20_000):
     """``a`` tends to be 1 with its cause, and goes missing, and b too, by chance."""
     rng = np.random.default_rng(0)
@@ -258,7 +258,7 @@ def test_one_row_moves_a_score_by_at_most_its_sensitivity(cells, size, weight, b
 
 
 def test_without_the_grid_one_row_moves_it_by_more_and_predictions_are_bounded():
-    # What was computed before: rounding in another binade adds to the difference.
+    # The earlier score: rounding in another binade adds to the difference.
     exact, more = np.array([2**29]), np.array([2**29 + 1])
     worst = 0.0
     for expected in np.random.default_rng(0).random((50, 1)):
@@ -340,7 +340,7 @@ def test_masks_are_of_few_cells_and_one_row_moves_one_of_them_by_one(family):
     private = skipped_blocks(300)
     codes = {name: private.codes(name).copy() for name in private.schema.names}
     more = {name: np.append(column, 0) for name, column in codes.items()}
-    more["c3"][-1] = 4  # a hole beside observed cells
+    more["c3"][-1] = 4  # a missing value and observed cells
     answers = []
     for rows in codes, more:
         with RecordingNoise(0) as noise:

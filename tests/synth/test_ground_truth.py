@@ -1,4 +1,7 @@
-"""What fits guarantee for the ground truth, planned and stated; gates, and what rules settle."""
+"""Guarantees of fits for the ground truth, planned and stated.
+
+The tests cover required attributes and values that rules imply.
+"""
 
 import itertools
 import math
@@ -91,7 +94,7 @@ def test_reading_every_row_is_not_amplified(missing):
 
 @pytest.mark.parametrize("family", [AIM, MST])
 def test_marginals_chosen_with_a_pure_budget_are_not_amplified(family):
-    """A marginal may spend what selections left: no part keeps to a cap of its own."""
+    """A marginal may spend the rest of the selections' part. No part has a cap of its own."""
     options = {"epsilon": 1.0, "delta": 0.0, "missing": "observed"}
     model = family(**options, random_state=0).fit(Table.read(make_table(300).to_native(), SCHEMA))
     _, structure = model.ground_truth_parts()
@@ -115,7 +118,7 @@ def test_imputed_margins_are_amplified_one_by_one():
 
 
 def test_rates_of_a_table_that_is_not_this_one_are_refused():
-    """A mistyped name, or a column that is never missing, would amplify what it must not."""
+    """A mistyped name, or a column that is never missing, would cause a wrong amplification."""
     table = rows_of(schema_of({"a": 2, "b": 2}, "a"), 600)
     model = PrivBayes(epsilon=1.0, missing="complete-rows").fit(table)
     for more, told in (
@@ -142,7 +145,10 @@ def test_one_attribute_and_none_that_is_nullable(missing, nullable):
 
 
 def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ():
-    """As an edited model file could: data-chosen gates, called one fixed gate."""
+    """An edited model file could state another strategy.
+
+    It states fixed required attributes, although the data chose them.
+    """
     model = fit("observed", ALL_NULLABLE)
     new = Strategy(name="something new", rows="observed", complete_only=True)
     for strategy in (strategy_named("complete-rows"), new):
@@ -153,7 +159,8 @@ def test_a_fit_that_says_another_strategy_is_not_amplified_by_gates_that_differ(
         assert found.epsilon == model.guarantee_.epsilon
 
 
-# Gates and rules: what a rule may settle was not observed, though the row is read
+# Required attributes and rules. A value that a rule may imply was not observed, although its row is
+# read.
 WORK = Categorical(name="work", levels=("no", "yes"), nullable=True)
 HOURS = Categorical(name="hours", levels=("few", "many"), nullable=True)
 ROUTED = Schema((WORK, HOURS), (NotApplicable(("hours",), unless="work = 'yes'"),))
@@ -179,8 +186,9 @@ def count_of(table, clique):
 
 
 def test_a_row_is_read_although_its_gate_was_masked():
-    """Nobody without work loses their hours: the rule gives back what the mask took."""
-    masked = {"work": [0], "hours": [HOURS.size + 1]}  # work = no; the cell of hours is missing
+    """No row without work loses its hours. The rule restores the value that the mask removed."""
+    # Work is "no", and the cell of hours is missing.
+    masked = {"work": [0], "hours": [HOURS.size + 1]}
     table = _read_again(Table.from_codes(ROUTED, {n: np.array(c) for n, c in masked.items()}))
     read, required = count_of(table, ("hours",))
     assert read == 1  # though the attribute was masked
@@ -190,7 +198,10 @@ def test_a_row_is_read_although_its_gate_was_masked():
 
 
 def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
-    """Values go missing; where there is no value, none does, and the row is always read."""
+    """Only existing values go missing.
+
+    A cell without a value does not, so its row is always read.
+    """
     rent = Categorical(name="rent", levels=("low", "high"), nullable=True, not_applicable=("own",))
     table = Table.from_codes(Schema((WORK, rent)), {"work": [0, 2], "rent": [2, 3]})
     assert count_of(table, ("rent",)) == (1, None)
@@ -198,7 +209,10 @@ def test_what_may_be_not_applicable_is_in_no_gate_without_a_rule_either():
 
 
 def test_what_follows_is_settled_although_it_was_masked():
-    """Behind the session it is not counted; but it makes known what it follows from."""
+    """A derived attribute is not counted in the session.
+
+    It still implies the attribute that it follows from.
+    """
     schema = Schema(AGES, (Always("age + born = 2024"),))
     session, _ = session_on(example_table(schema, 50))
     assert session.facts.schema.names == ("age",)
@@ -234,7 +248,7 @@ def test_no_gate_of_a_fit_has_what_rules_may_settle(family, options, missing):
         assert pure or 0.95 < found < 0.999  # of a tenth of the budget, two margins of several
         margins = [1 / event.scale for event in gated] if pure else []
         wanted = whole - sum(e - amplified(0.6, e) for e in margins)
-    else:  # "joint" reads every row; gates that the data chose may be those of such attributes
+    else:  # "joint" reads every row, and rules may imply the attributes that the data chose
         wanted = whole
     if pure or missing in ("joint", "observed"):
         assert found == pytest.approx(wanted, rel=1e-6)
@@ -250,7 +264,11 @@ def test_data_chosen_gates_amplify_if_rules_settle_nothing_that_is_modelled():
 
 
 def test_a_row_that_breaks_a_rule_is_read_no_more_often_than_its_gate_is_observed():
-    """It loses cells when all are seen; with one masked, the others stay: never more than seen."""
+    """A row that is fully observed loses cells.
+
+    If a cell is masked, the other cells stay. So the row is never read more often than its
+    attributes are observed.
+    """
     names = RULED.nullable
     codes = {a.name: np.array([a.size - 1]) for a in RULED}  # breaks several rules
     for mask in itertools.product((False, True), repeat=len(names)):
@@ -270,7 +288,10 @@ MAP = tuple((born, 2024 - born) for born in range(2015, 2025))
     "rule", [Always("age + born = 2024"), Determined("age", by="born", map=MAP)]
 )
 def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
-    """The rule is gone with its other attribute; what it filled was not observed all the same."""
+    """The rule is dropped with its other attribute.
+
+    The cells that it filled were still not observed.
+    """
     schema = Schema((*AGES, Categorical(name="other", levels=("x", "y"))), (rule,))
     frame = pd.DataFrame({"age": [np.nan] * 500, "born": 2020.0, "other": "x"})
     part = Table.read(frame, schema).subset(("age", "other"))
@@ -284,7 +305,7 @@ def test_a_part_of_a_table_remembers_that_a_rule_may_have_filled_it(rule):
     assert not schema.subset(("other", "age", "born"))["age"].imputed_before
 
 
-# What is asked for the ground truth is what a fit then guarantees
+# The requested guarantee for the ground truth is the guarantee of the fit.
 FIVE = schema_of(dict.fromkeys("abcde", 3))
 KNOWN = MissingCompletelyAtRandom(dict.fromkeys("abcde", 0.7))
 QUICK = {AIM: {"rounds": 3}}

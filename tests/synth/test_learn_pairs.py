@@ -1,4 +1,4 @@
-"""What margins and sums of products say of the tables of all pairs, and how noisy it is."""
+"""Estimates of the tables of all pairs from marginals and sums of products, and their noise."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ SCHEMA = schema_of(dict(zip("abc", SIZES, strict=True)), "ab")
 
 
 def private(n=2000, seed=0):
-    """Levels that go together, and holes that depend on them."""
+    """Return a table of correlated levels, with missing values that depend on the levels."""
     rng = np.random.default_rng(seed)
     hidden = rng.random(n)
     codes = {
@@ -122,12 +122,14 @@ def test_counts_of_masks_tell_what_noise_hides_in_products():
     known = replace(noisy, marginals=counted)
     after = known.initial_tables()
     assert abs(before.tables[0, 1][3, 2] - wanted[3, 2]) > 0.02
-    count = quarters[1, 1] + 3 + (n - (quarters + 3).sum()) / 4  # what all quarters say
+    # The count from all quarters together.
+    count = quarters[1, 1] + 3 + (n - (quarters + 3).sum()) / 4
     assert after.tables[0, 1][3, 2] == pytest.approx(count / n, abs=1e-6)
     assert after.variances[0, 1][3, 2] == pytest.approx(0.75 * (1e-3 / n) ** 2, rel=0.01)
     loose = replace(known, marginals=replace(counted, masks_std=1e6)).initial_tables()
     assert loose.tables[0, 1] == pytest.approx(before.tables[0, 1], abs=5e-3)
-    for axis in (0, 1):  # what is missing together is not beside observed values
+    # Values that are missing together do not occur with observed values.
+    for axis in (0, 1):
         ends = after.marginals[0], after.marginals[1]
         assert after.tables[0, 1].sum(axis=1 - axis) == pytest.approx(ends[axis], abs=1e-6)
     assert known.restricted_to([1, 2]).marginals.masks == {}
@@ -158,7 +160,7 @@ def test_variances_are_those_of_the_noise():
     wanted = truth(table)
     for pair, cells in wanted.items():
         error = np.array([d.tables[pair] - cells for d in drawn])
-        # Less what margins tell, as the variances say.
+        # The variances exclude the errors that the marginals determine, so the test removes them.
         shape = [SIZES[v] for v in pair]
         inner = error[:, : shape[0], : shape[1]]
         centred = inner - inner.mean(axis=1, keepdims=True) - inner.mean(axis=2, keepdims=True)

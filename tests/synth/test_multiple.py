@@ -57,7 +57,7 @@ def test_models_differ_by_as_much_as_the_fit_is_uncertain(fit, missing):
     ratio = np.sqrt(np.var(repeats, axis=1, ddof=1).mean()) / spread
     assert 0.65 < ratio < 1.55
     gap = np.mean([np.mean(r) - share(m) for r, m in zip(repeats, fresh, strict=False)])
-    assert abs(gap) < spread  # around what was released
+    assert abs(gap) < spread  # the models lie around the released values
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_the_number_is_as_uncertain_as_is_said(family, missing, rate):
 
 
 def warned(model, table):
-    """Fit a model, and return what was said of a table that is too small."""
+    """Fit a model, and return the messages of warnings about a table that is too small."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(table)
@@ -83,7 +83,10 @@ class Scaled(RecordingNoise):
     ],
 )
 def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, times):
-    """16 or 886 of 1,000 rows are; what counts is how many are released, not how many there are."""
+    """16 or 886 of 1,000 rows are complete.
+
+    The warning depends on the released number of rows, and not on the true number.
+    """
     model = family(epsilon=5.0, missing="complete-rows", delta=1e-6, random_state=0)
     noise = Scaled(times)
     with noise:
@@ -105,7 +108,10 @@ def test_what_is_released_tells_that_hardly_a_row_is_complete(family, rate, time
     [(AllPairs, 1.0, True), (MST, 1.0, True), (PrivBayes, 1.0, True), (MST, 8.0, False)],
 )
 def test_output_that_is_all_noise_is_told_from_what_was_released(family, epsilon, told):
-    """178 rows of twelve attributes; a table of ten times as many, with the same answers, too."""
+    """The table has 178 rows of twelve attributes.
+
+    A table with ten times as many rows and the same answers gives the same warning.
+    """
     schema, kept = schema_of([6] * 12, None), RecordingNoise(0)
     for n in (178, 1780):
         model = family(epsilon=epsilon, **(QUICK if family is MST else {}))

@@ -1,4 +1,4 @@
-"""Numbers beside their bins: finer codes, what one row moves, and what is told of numbers."""
+"""Numeric scores in addition to bins: finer codes, sensitivity to one row, and released moments."""
 
 from dataclasses import replace
 
@@ -143,7 +143,7 @@ def behind(rows, clip):
     st.sampled_from([0.5, 6.0, 40.0]),
 )
 def test_one_row_moves_the_release_by_no_more_than_is_charged_for(rows, more, clip):
-    """Numbers and their squares included; half of the rows have no pay."""
+    """The release includes numbers and their squares. Half of the rows have no pay."""
     one, two = behind(rows, clip), behind([*rows, more], clip)
     moved = [int(x) for x in two.exact - one.exact]
     bound = int(two.event.sensitivity)
@@ -188,7 +188,7 @@ def test_what_is_told_of_numbers_is_right_and_its_noise_too(clip):
     release = replace(release, marginals=crude_of(session_on(frame, SeededNoise(2))))
     table = open_source(frame, OPEN).table
     coarse = np.stack([table.coded_as(CUT).codes(n) for n in OPEN.names], axis=1).astype(int)
-    # Of the rows themselves: but for what lies inside bins, exact.
+    # The moments of the rows are exact, apart from the positions inside bins.
     told, z, slack = (
         release.moments(release.clipping_bias(coarse)),
         {},
@@ -223,7 +223,8 @@ def test_tails_are_what_explains_the_moments(at, below, above, seed):
     plain = number.with_tails(
         margin, number.powers @ number.fine_marginal(margin)[:-1], np.full(2, 1e-3)
     )
-    assert plain.shares == pytest.approx(number.shares, abs=1e-9)  # what is explained stays
+    # Shares that explain the moments stay unchanged.
+    assert plain.shares == pytest.approx(number.shares, abs=1e-9)
     lacking = np.array([above - below, above + below])
     found = number.with_tails(
         margin, plain.powers @ number.fine_marginal(margin)[:-1] + lacking, np.ones(2)

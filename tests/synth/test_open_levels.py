@@ -1,4 +1,4 @@
-"""Fits that find levels: what they cost, what they keep, and what they refuse."""
+"""Fits that find levels: their costs, their retained levels, and their errors."""
 
 import contextlib
 import math
@@ -119,7 +119,7 @@ def test_costs_add_up_and_failures_beside_them(fitted):
     assert epsilon_of(whole.flatten(), 1e-6 - rare.delta) == pytest.approx(2.0, rel=1e-9)
     assert epsilon_of(whole.flatten(), 0.8e-6) > 2.0  # so that more of delta could not be used
     assert epsilon_of(guarantee.events, 1e-6) <= 2.0
-    assert epsilon_of(guarantee.events, 0.99e-7) == math.inf  # less than what fails
+    assert epsilon_of(guarantee.events, 0.99e-7) == math.inf  # less than the probability of failure
 
 
 @pytest.mark.long
@@ -310,7 +310,7 @@ def test_no_cell_that_is_frequent_makes_a_schema_that_is_refused(facts, cells):
 
 
 def test_labels_of_open_levels_are_of_what_is_known_before():
-    facts = {"name": "illness", "other": "7.0"}  # beside "7.00" nobody knows what 7 is
+    facts = {"name": "illness", "other": "7.0"}  # if "7.00" is a value, too, 7 is ambiguous
     assert OpenCategorical(**facts, labels={"7.0": "all others"}).labels
     with pytest.raises(SchemaError, match="a label of '7'"):
         OpenCategorical(**facts, labels={"7": "all others"})

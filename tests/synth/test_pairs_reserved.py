@@ -1,4 +1,4 @@
-"""Pairs that no selected marginal contains: when they are measured, and what rows make of it."""
+"""Pairs that no selected marginal contains: measurement, and effect on synthetic rows."""
 
 import itertools
 from dataclasses import replace
@@ -102,7 +102,7 @@ def test_too_few_rows_leave_a_tree_and_few_attributes_need_no_reserve():
     assert {*small.tables_.counts} == {*itertools.combinations(range(len(NAMES)), 2)}
 
 
-# What synthetic rows make of it
+# The effect on synthetic rows.
 @pytest.mark.long
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 def test_a_tree_with_all_pairs_beside_it_holds_them(holes, monkeypatch):
@@ -113,7 +113,7 @@ def test_a_tree_with_all_pairs_beside_it_holds_them(holes, monkeypatch):
         drawn = model.sample_table(20_000, random_state=0)
         apart[share] = marginal_distance(truth, drawn, k=2).mean
     with_pairs, without = apart.values()
-    assert with_pairs < 0.4 * without  # .007 and .035 without holes, .010 and .036 with
+    assert with_pairs < 0.4 * without  # .007 and .035 without missing values, .010 and .036 with
 
 
 def test_impossible_cells_stay_empty():
@@ -129,7 +129,7 @@ def test_impossible_cells_stay_empty():
 
 
 def test_something_is_left_for_a_tree_where_imputation_takes_much():
-    """What is kept back for pairs is a share of the whole, and may be more than is left."""
+    """The budget reserved for pairs is a share of the total, and may be more than the rest."""
     table = rows_of(schema_of(dict.fromkeys("abcde", 3), "ab"), 20_000)
     model = MST(epsilon=1.0, delta=1e-6, missing="impute-first", imputer_share=0.8).fit(table)
     assert len(model.measured_) == 4

@@ -1,4 +1,4 @@
-"""Bins that are found privately: what is charged, what is the same without them, odd columns."""
+"""Privately found bins: their charges, results that do not change without them, and odd columns."""
 
 from dataclasses import replace
 
@@ -151,7 +151,7 @@ def test_declared_bins_cost_nothing_and_equal_bins_are_those_of_before(family):
 
 @pytest.mark.long
 def test_bounds_that_are_far_too_generous_cost_next_to_nothing():
-    """The first look finds the range; the tree is over that range alone."""
+    """The first look finds the range. The tree covers this range alone."""
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(
         {"x": rng.lognormal(5, 1, 20_000).round(), "c": rng.choice(["a", "b"], 20_000)}
@@ -234,7 +234,10 @@ def test_what_is_promised_for_the_ground_truth_is_kept(family, missing):
     [(AllPairs, "observed"), (AllPairs, "impute-first"), (Kamino, "impute-first")],
 )
 def test_a_fit_with_very_little_noise_stays_within_its_caps(family, missing):
-    """Its trees cost less than they were given; nothing that reads every row may have the rest."""
+    """Trees cost less than their part of the budget.
+
+    No answer that reads every row may have the rest.
+    """
     model = family(epsilon=72.6, missing=missing, random_state=0)
     model.fit(people(300).drop(columns="kids"), schema=SCHEMA.subset(["pay", "age", "sex"]))
     whole = model.guarantee_.events[0]
@@ -303,7 +306,10 @@ def test_there_are_never_more_bins_and_spikes_than_caps_are_planned_for(seed, un
 
 
 def test_no_bin_has_small_and_large_numbers_around_spikes():
-    """Numbers that are common are spikes; what is rarer below them is not as what is above."""
+    """Common numbers are spikes.
+
+    The rarer numbers below the spikes are not in a bin with the rarer numbers above them.
+    """
     grid = with_search_grid(
         with_pending_bins(Schema((Numeric(name="x", lower=0, upper=19, integer=True),)), ["x"])
     )
@@ -320,7 +326,7 @@ def test_no_bin_has_small_and_large_numbers_around_spikes():
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_tails_that_a_first_look_missed_are_no_heap_at_its_end(seed):
-    """Ages, of which a tenth lie beyond what sixteen noisy counts can tell."""
+    """A tenth of the ages lie beyond the range that sixteen noisy counts can detect."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"age": np.clip(rng.normal(45, 18, 8000), 0, 100).round()})
     names = [f"x{k}" for k in range(9)]
@@ -404,7 +410,10 @@ def test_a_count_of_few_keeps_no_tail_up_to_its_bound():
 
 
 def test_heaps_where_people_round_are_single_numbers():
-    """Prices in .99 lay in a cell with what nobody paid; numbers on no step had no heaps."""
+    """Prices that end in .99 once shared a cell with prices that nobody paid.
+
+    Numbers without a step had no spikes.
+    """
     rng, n = np.random.default_rng(0), 6000
     prices = rng.choice([2.99, 4.99, 9.99, 19.99], n)
     frame = pd.DataFrame(

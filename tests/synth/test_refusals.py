@@ -1,4 +1,4 @@
-"""What can be foreseen is refused before anything is charged, with a typed error."""
+"""Foreseeable errors are typed, and are raised before any charge."""
 
 import copy
 import inspect
@@ -95,7 +95,7 @@ def test_a_fit_succeeds_or_is_refused_uncharged(fit, n):
     assert len(model.sample(3)) == 3
 
 
-NONE = [None, True, "much", math.nan, -1]  # what is no positive number
+NONE = [None, True, "much", math.nan, -1]  # values that are not positive numbers
 SHARE = [*NONE, 0.0, 1.0, 1e-300, 1 - 2**-53]
 BAD = {
     "epsilon": [*NONE, 0, 1e-9, 1e5],

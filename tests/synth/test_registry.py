@@ -1,4 +1,4 @@
-"""The list of families: ours, a stranger's from an installed package, and what can be set."""
+"""The list of families: ours, families of other installed packages, and their parameters."""
 
 import sys
 
@@ -17,7 +17,7 @@ SCHEMA = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
 
 
 def install(tmp_path, monkeypatch, points, module=""):
-    """Lay out what an installed package leaves behind."""
+    """Write the files of an installed package."""
     (tmp_path / "stranger.py").write_text(module, encoding="utf-8")
     info = tmp_path / "stranger-1.0.dist-info"
     info.mkdir()

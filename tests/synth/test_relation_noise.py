@@ -1,4 +1,7 @@
-"""One line says when noise hides most relations between columns; independence is no reason."""
+"""One line warns when noise hides most relations between columns.
+
+Independent columns are no reason for the warning.
+"""
 
 import math
 import re

@@ -38,7 +38,8 @@ def test_an_order_holds_inside_bins_and_the_law_is_the_models_given_the_order():
     n = 40_000
     table = restore_rows(ModelView(schema), law_of({"a": p, "b": q}, rng), n, rng, shares={})
     assert (table.values("a") <= table.values("b")).all()
-    # Rows in different bins are kept or not; in the same bin, values are drawn until they obey.
+    # Rows in different bins are kept or dropped. In the same bin, values are drawn until they obey
+    # the rule.
     expected = np.triu(np.outer(p, q))
     counts = np.histogram2d(table.values("a"), table.values("b"), bins=[np.arange(4)] * 2)[0]
     expected = expected / expected.sum() * n
@@ -170,7 +171,7 @@ def test_blanks_under_a_missing_condition_make_nobody_a_smoker(family):
     assert found == pytest.approx((*truth, truth[0]), abs=0.04)
     if family is AIM:
         return
-    # Rows with holes leave open what the private ones did.
+    # With missing values kept, the synthetic rows leave as much unknown as the private rows.
     drawn = model.sample_table(20_000, missing_values="keep", random_state=2)
     lost, hole = drawn.mask("smokes", "missing"), drawn.mask("cigarettes", "missing")
     assert lost.mean() == pytest.approx(table.mask("smokes", "missing").mean(), abs=0.01)
@@ -180,7 +181,7 @@ def test_blanks_under_a_missing_condition_make_nobody_a_smoker(family):
     assert hole[lost].mean() == pytest.approx(expected, abs=0.05)
 
 
-# Values inside bins: relations go on inside them, and each bin keeps what it has
+# Values inside bins. Relations continue inside the bins, and each bin keeps its share.
 BINNED = Schema(
     (
         Numeric(name="x", lower=0, upper=100, bins=4, nullable=True),
@@ -192,7 +193,7 @@ BINNED = Schema(
 
 
 def coded(n, seed, strength):
-    """Bins of numbers that depend on each other, holes too, and the numbers themselves."""
+    """Return bins of dependent numbers, some of them missing, and the numbers themselves."""
     rng = np.random.default_rng(seed)
     shared = rng.standard_normal(n)
     latent = strength * shared[:, None] + np.sqrt(1 - strength**2) * rng.standard_normal((n, 3))
@@ -225,7 +226,7 @@ def test_each_bin_keeps_its_values_and_no_cell_changes_bins(seed, n, strength):
 
 
 def test_slopes_of_long_tails_go_on_inside_their_outermost_bin():
-    """A line in ranks would leave what a few rows far out make of a covariance to chance."""
+    """With a line in ranks, the effect of a few outlying rows on a covariance would be random."""
     rng = np.random.default_rng(4)
     shared, own = rng.standard_normal((2, 20_000))
     frame = pd.DataFrame({"x": np.exp(shared), "y": np.exp(0.6 * shared + 0.8 * own)})

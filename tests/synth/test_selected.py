@@ -79,7 +79,10 @@ def test_so_many_rows_and_no_others(models, family, where, holds):
 
 
 def p_value(one, two, names):
-    """Of the chi-square test that two tables have one law; cells with few rows are put together."""
+    """Return the p-value of a chi-square test that two tables have one distribution.
+
+    Cells with few rows are merged.
+    """
     counts = pd.concat([t.value_counts(names, dropna=False) for t in (one, two)], axis=1).fillna(0)
     rare = counts.sum(axis=1) < 50
     cells = np.vstack([counts[~rare], counts[rare].sum()])

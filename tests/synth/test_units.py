@@ -1,4 +1,4 @@
-"""Fits that protect units: what one of them moves, exactly, is what the guarantee says of it."""
+"""Fits that protect units: the exact effect of one unit equals the sensitivity of the guarantee."""
 
 import contextlib
 from dataclasses import replace
@@ -33,7 +33,7 @@ BY_THE_ROW = {
 
 @contextlib.contextmanager
 def broken(monkeypatch, wrong):
-    """Break what must hold of units: rows are not chosen, or charged one by one."""
+    """Break a condition on units: rows are not chosen, or are charged individually."""
     with monkeypatch.context() as patch:
         for name, function in wrong.items():
             patch.setattr(name, function)

@@ -1,4 +1,4 @@
-"""What rows count: exact sums, what one unit moves at most, and what is refused."""
+"""Weights of rows: exact sums, the largest effect of one unit, and errors."""
 
 import math
 from dataclasses import replace
@@ -43,7 +43,10 @@ def schema_of(most=None, counts="rows", weight=None, attributes=(SEX, ILL)):
 
 
 def visits(schema, rows=1200, *, more=0, holes=False):
-    """Return rows of people with up to three each, and of one more; with a schema's columns."""
+    """Return rows of people with up to three rows each, and rows of an additional person.
+
+    The columns follow the schema.
+    """
     each = 3 if schema.unit is None else min(schema.unit.max_rows, 3)
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(
@@ -63,7 +66,7 @@ def visits(schema, rows=1200, *, more=0, holes=False):
 
 
 def moved(family, schema, *, more, holes=False, missing="joint"):
-    """Return how far one unit moves all answers together, the claim, and what exceeds an event."""
+    """Return the effect of one unit on all answers, the claim, and answers beyond their event."""
     facts = {"epsilon": 1.0, "missing": missing}
     with RecordingNoise(1) as kept:
         model = family(**facts).fit(visits(schema), schema=schema)
@@ -78,7 +81,8 @@ def moved(family, schema, *, more, holes=False, missing="joint"):
         exceeding.append(undercharges(one.mechanism, one.event, one.exact, other.exact))
     (claim,) = model.guarantee_.events[0].flatten()
     assert family is AllPairs or any(type(e.event) is SelectionEvent for e in kept.answers)
-    least = 0.9 if family is AllPairs else 0.8  # selections cost what no sum of squares shows
+    # The cost of selections does not appear in the sum of squares.
+    least = 0.9 if family is AllPairs else 0.8
     return math.sqrt(squares), claim.sensitivity, [e for e in exceeding if e], least
 
 
@@ -334,7 +338,7 @@ def test_a_family_of_strangers_gets_nothing_that_is_not_proven():
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.booleans())
 def test_what_is_of_full_units_lies_between_what_the_sums_tell(counts, weighed):
-    """Exactly, without noise: the part of what counts that is of units that count the bound."""
+    """Without noise, the interval contains the exact share of weight in units at the bound."""
     most = 1 if weighed else 4
     each = np.array(counts) / 4 if weighed else np.array(counts, dtype=float)
     size = EffectiveSize(

@@ -1,4 +1,7 @@
-"""Drafts: every table can be read by its own, and what they say of numbers, dates and codes."""
+"""Every table can be read by its own draft.
+
+Drafts describe numbers, dates and codes.
+"""
 
 import csv
 import datetime as dt
@@ -342,7 +345,8 @@ def test_few_numbers_on_no_step_are_proposed_as_spikes():
 @pytest.mark.parametrize("form", ["csv", "object", "arrow", "dictionary"])
 def test_many_codes_with_zeros_in_front_are_no_numbers(form, tmp_path):
     """Also where the only one is the last of all, long after the distinct cells were too many."""
-    rows = 70_000 if form == "csv" else 25_000  # in a second batch; in one
+    # The rows of the CSV file take two batches, and the rows of other forms take one batch.
+    rows = 70_000 if form == "csv" else 25_000
     codes = [*(str(10_000 + i) for i in range(rows)), "01067"]
     if form == "object":
         codes = [f"{7 * i % 100_000:05}" for i in range(25_000)]
@@ -411,7 +415,7 @@ def test_codes_that_begin_with_zeros_stay_text(cells, tmp_path):
 rng = random.Random(0)
 AMOUNTS = [round(rng.uniform(1000, 90_000), 2) for _ in range(178)]
 GROUPS, COMMA, SIGN = "thousands separators", "a decimal comma", "a currency or percent sign"
-"""What is said to be odd."""
+"""Spellings of numbers that a draft reports as doubtful."""
 SPELLINGS = {
     "{:,.2f}": GROUPS, "{:,.0f}": f"{GROUPS} or {COMMA}", "{:_.1f}": GROUPS,
     "${:,.2f}": f"{GROUPS} and {SIGN}", "{:.2f} €": SIGN, "{:.3f}%": SIGN, "EUR {:.2f}": SIGN,
@@ -443,7 +447,7 @@ def test_a_draft_of_two_decimal_marks_declares_none():
     draft = draft_columns(pd.DataFrame({"one": amounts, "two": comma}, dtype=object))
     assert draft.facts.file.plain
     assert "a decimal comma" in draft.doubts["two"]
-    typed = pd.DataFrame({"one": AMOUNTS, "two": comma})  # what is a number has no mark
+    typed = pd.DataFrame({"one": AMOUNTS, "two": comma})  # typed numbers have no decimal mark
     assert draft_columns(typed).facts.file.decimal == ","
 
 
@@ -617,7 +621,8 @@ def test_the_file_shows_each_proposal_with_its_mark_and_reminds_of_rules(tmp_pat
             .all()
         )
     found = drafted(["a", "b", "Not applicable"])
-    assert (found.nullable, found.kinds) == (False, ("not_applicable",))  # which is no hole
+    # "Not applicable" is no missing value.
+    assert (found.nullable, found.kinds) == (False, ("not_applicable",))
     text = as_file(draft_columns(pd.DataFrame({"x": [*SCALE, 98, 99]})), tmp_path)
     document = tomllib.loads(text)
     row = document["attribute"][0]

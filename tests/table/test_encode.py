@@ -46,7 +46,7 @@ class Unreadable(float):
 
 
 class Unclassed:
-    """A cell that tells what it holds if it is asked what it is."""
+    """A cell that reveals its content when its class is requested."""
 
     __class__ = property(Unreadable.__float__)
 
@@ -148,7 +148,7 @@ def test_a_column_of_text_is_looked_at_only_where_there_is_no_number(monkeypatch
     assert seen == [3]
 
 
-# -- what is written with codes and read again ---------------------------------------------------
+# -- rows that are written with codes and read again -----------------------------------------------
 FACTS = ("missing_codes", "refused", "unknown", "not_asked", "not_applicable")
 HOURS = {"missing_codes": (-1,), "refused": (-7,), "not_applicable": (-9,), "nullable": True}
 WORK = {"refused": ("RF", "R"), "unknown": (98,), "nullable": True}
@@ -186,7 +186,10 @@ def test_cells_are_the_codes_that_the_schema_declares_or_null():
 
 
 def test_a_code_that_is_not_read_as_its_kind_is_not_written():
-    """Blank text is null in files anyway; 7 is neither of the levels "07" and "007", nor a code."""
+    """Blank text is null in files anyway.
+
+    7 is not one of the levels "07" and "007", and not a code.
+    """
     facts = {"missing_codes": ("?",), "refused": (7, " R "), "nullable": True}
     levels = Categorical(name="a", levels=("07", "007"), **facts)
     assert _codes_to_write(levels) == {"missing": "?", "refused": "R"}

@@ -108,7 +108,7 @@ def test_encodings_with_state_across_rows_raise(encoding):
 @pytest.mark.parametrize("encoding", sorted({*_encodings()} - WIDE - MARKED))
 @given(st.binary(max_size=8), st.binary(max_size=8))
 def test_no_row_changes_how_the_next_one_is_decoded(encoding, one, other):
-    """Whatever bytes a row has: the file is refused, or its line feed ends the row."""
+    """For all bytes of a row, the file is refused or the line feed ends the row."""
     one, other = (row.replace(b"\n", b"") + b"\n" for row in (one, other))
     try:
         alone = one.decode(encoding), other.decode(encoding)

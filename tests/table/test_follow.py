@@ -1,4 +1,4 @@
-"""What rules do to private rows as they are read: each row by itself, always, and only once."""
+"""Rules change private rows when the rows are read: each row by itself, always, and only once."""
 
 import numpy as np
 import pandas as pd
@@ -181,7 +181,8 @@ def test_derived_cells_are_filled_or_lost():
     assert one(start=9, end=3) == {"start": None, "end": 3.0}
     assert one(degree="-", years=12) == {"degree": "-", "years": 12}
     assert one(degree="more", years=None) == {"degree": "more", "years": 16}
-    # 8 years of school and a pay of 95 cannot be: both go, and what follows from the pay stays.
+    # 8 years of school and a pay of 95 contradict each other. Both cells are dropped, and the cell
+    # that follows from the pay stays.
     assert one(degree=None, years=8, pay=95, work="yes")["pay"] is None
     # Born in 2014, so not at work: the year follows from the age, so the work is in doubt.
     assert one(age=10, work="yes", hours=3) == {"age": 10, "work": None, "hours": 3}
@@ -209,7 +210,8 @@ def test_an_equation_gives_the_one_cell_that_is_missing_whichever_it_is():
         "d": [None, None, 4, 10, None, None, None],
     }
     table = Table.read(pd.DataFrame(rows), schema)
-    # c - 2 b; (c - a) / 2, whole and not; two unknown stay so, one below 0; a broken rule takes all
+    # The rules fill a = c - 2 b, and b = (c - a) / 2 if it is whole. A value that is not whole or
+    # below 0 stays unknown, and so do two unknown cells. A broken rule drops all its cells.
     assert table.to_arrow(missing_as="codes").to_pydict() == {
         "a": [1, 3, None, 2, -7, None, 4],
         "b": [5, 5, 2, 5, 5, None, None],

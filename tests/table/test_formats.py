@@ -22,7 +22,7 @@ PAY = {"lower": 0, "upper": 99, "nullable": True, "labels": {0: "none"}}
 
 
 def facts(suffix=""):
-    """A schema; codes of Stata and SAS are letters."""
+    """Return a schema. Codes of Stata and SAS are letters."""
     no, unsure = (".r", ".d") if suffix == ".dta" else (-7, -8)
     named = {1: "woman", 2: "man", no: "would not say"}
     return Schema(

@@ -1,4 +1,4 @@
-"""Whatever holds rows: one table is the same from all of it, and bad input is one typed error.
+"""A table is the same from every holder of its rows, and bad input raises one typed error.
 
 A cell outside the domain follows the policy that is declared, whatever the other rows are.
 """
@@ -112,7 +112,7 @@ ROW = pd.DataFrame({"day": ["secret"] * 99})
 
 
 def half(write):
-    """What writes one half of a file."""
+    """Return a function that writes one half of a file."""
 
     def cut(path):
         write(path)

@@ -1,4 +1,4 @@
-"""What lies around columns: those that are never read, files without a header, decimal commas."""
+"""The layout around columns: unread columns, files without a header, and decimal commas."""
 
 import gzip
 import re
@@ -30,7 +30,7 @@ TABLE = Table.read(CELLS, SCHEMA)
 
 
 class Unread(list):
-    """A column that fails whoever reads it."""
+    """A column that raises an error on every read."""
 
     def __getitem__(self, place):
         raise AssertionError("read")

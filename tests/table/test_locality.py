@@ -1,4 +1,4 @@
-"""Row locality: what a row becomes is a function of that row and of public facts alone.
+"""Row locality: a row is read as a function of that row and of public facts alone.
 
 Without it no guarantee holds: one person's cell would move other persons' bins.
 """
@@ -272,7 +272,8 @@ def test_an_integer_has_one_meaning_in_every_container(tmp_path):
         for kind in kinds:
             found = read(make(kind)(given_cells, tmp_path))
             assert found == expected[: len(given_cells)], (make, kind)
-    # A neighbour with a fraction, a hole or a number beyond 2**63 changes the column's type only.
+    # A neighbour with a fraction, a missing value or a number beyond 2**63 changes only the type of
+    # the column.
     for neighbour in (0.5, None, 2**63, 2**70, D("0.1"), "a", dt.date(2020, 1, 1)):
         assert read(pandas(None)([*cells, neighbour], tmp_path))[:-1] == expected
 
@@ -308,7 +309,7 @@ def test_clamp_is_total():
     assert (nullable.codes == 5).tolist() == [i in range(4, 10) for i in range(11)]
 
 
-# -- what went wrong once ------------------------------------------------------------------------
+# -- earlier errors --------------------------------------------------------------------------------
 def test_rows_of_a_slice_are_read_as_in_the_table(tmp_path):
     for kind in (pa.string(), pa.binary()):
         whole = arrow(kind)(["7", " ", None, "1_0", "99", "a"] * 3, tmp_path)

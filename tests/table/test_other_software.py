@@ -33,7 +33,11 @@ LABELS = {1: "woman", 2: "man", -7: "refused"}
 
 
 def table():
-    """A key, codes with labels, codes with zeros in front, dates, numbers with holes, words."""
+    """Return a table of six columns.
+
+    The columns are a key, codes with labels, codes with leading zeros, dates, numbers with missing
+    values, and words.
+    """
     rng = np.random.default_rng(0)
     days = [dt.date(2020, 1, 1) + dt.timedelta(days=int(k)) for k in rng.integers(0, 1500, N)]
     pay = np.round(rng.uniform(0, 90, N), 1)
@@ -100,7 +104,7 @@ def stata(frame, path):
 
 
 def with_pandas(method, **options):
-    """Return what writes a frame by one of its methods."""
+    """Return a function that writes a frame by one of its methods."""
     return lambda frame, path: getattr(frame, method)(path, **options)
 
 
@@ -120,7 +124,7 @@ def read_csv(**options):
 
 
 def read_by(read, **options):
-    """Return what reads a file into a frame of pandas."""
+    """Return a function that reads a file into a frame of pandas."""
 
     def found(path):
         rows = read(str(path), **options)

@@ -1,4 +1,4 @@
-"""Rows come from wherever they are in one way; a file is opened by its name once."""
+"""Rows come from every place in one way. A file is opened by its name once."""
 
 import os
 
@@ -24,7 +24,10 @@ SCHEMA = Schema(
 
 @pytest.fixture
 def opened(monkeypatch):
-    """Files that are opened to be read; each has no name any more once it is open."""
+    """Return the names of files that are opened to be read.
+
+    Each file loses its name when it is opened.
+    """
     paths, real = [], read_files._OpenFile
 
     def once(path, *mode):

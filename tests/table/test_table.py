@@ -144,7 +144,10 @@ cell = st.text('x"\n,\r ', max_size=4)
 @settings(max_examples=80)
 @given(rows=st.lists(st.tuples(cell, cell), max_size=5), cut=st.integers(0, 60), end=st.booleans())
 def test_a_csv_file_has_all_its_rows_or_is_refused(tmp_path, rows, cut, end):
-    """Rows written with quotes; the same with the last bytes lost, which may lose a quote."""
+    """Rows are written with quotes, then read whole and without the last bytes.
+
+    The lost bytes may contain a quote.
+    """
     fields = [['"' + text.replace('"', '""') + '"' for text in row] for row in rows]
     whole = "\n".join(["a,b", *map(",".join, fields)]) + "\n" * end
     path, loose = tmp_path / "x.csv", Schema((A, replace(A, name="b")))
@@ -216,7 +219,7 @@ def test_a_path_names_one_file_and_no_other(tmp_path, suffix):
             Table.read(tmp_path / bad, schema)
 
 
-# -- codes and holes -----------------------------------------------------------------------------
+# -- codes and missing values ----------------------------------------------------------------------
 def test_numeric_values_need_values(table):
     with refuses(DataError, "no numeric values"):
         table.values("größe")

@@ -193,7 +193,8 @@ class Wordy:
         raise RuntimeError("secret")
 
 
-# What the identifiers, the declaration or the data may have wrong: an error each, or so many rows.
+# Faults of the identifiers, the declaration or the data. Each entry has the expected error or
+# number of rows.
 BAD = {
     "no identifiers": (None, {}, (DataError, "the data does not have")),
     "no rows": ([1], {"max_rows": 0}, (SchemaError, "from 1 to 1,000,000")),

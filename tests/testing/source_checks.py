@@ -59,13 +59,13 @@ def check_source(
 ):
     """Run every check on a source of counts. See docs/developers/testing.md.
 
-    ``source_factory``, ``in_parts`` and ``retried`` return the source of a made-up table, of
-    several tables one after the other (files, partitions, row groups. They may be empty), and of a
-    table of which something has to be read twice. A table offers ``to_arrow()`` and
-    ``to_native()``, to write its rows wherever the source reads them, and ``schema``. By default
-    there are two schemas: one with odd names, and one with codes of every kind of missing and every
-    policy about cells outside the domain. Behaviour of a source with more than ``most_rows`` rows
-    is not checked.
+    ``source_factory`` returns the source of a made-up table. ``in_parts`` returns the source of
+    several tables in sequence (files, partitions or row groups), some of which may be empty.
+    ``retried`` returns the source of a table of which a part has to be read twice. A table offers
+    ``to_arrow()`` and ``to_native()``, to write its rows where the source reads them, and
+    ``schema``. By default there are two schemas. The first schema has odd names. The second schema
+    has codes of every kind of missing value, and every policy about cells outside the domain.
+    Behaviour of a source with more than ``most_rows`` rows is not checked.
 
     Examples
     --------
