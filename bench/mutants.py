@@ -888,7 +888,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/accounting/test_units.py::test_releases_that_protect_different_units_are_never_added_up"),
     ("accounting", "threads tick an event off twice", "        with self._lock:\n            charged", "        if True:\n            charged",
      "tests/accounting/test_budget.py::test_threads_tick_an_event_off_once_however_long_it_takes"),
-    ("accounting", "replace-one facts prove an add-remove guarantee", "_smallest(converted, delta, enough=enough)", "_smallest(parts, delta, enough=enough)",
+    ("accounting", "replace-one facts prove an add-remove guarantee", "converted = convert_adjacency(adjacency, parts)", "converted = parts",
      "tests/accounting/test_composition.py::test_replace_one_by_group_privacy_where_events_do_not_convert"),
     ("accounting", "two steps share one delta", "share = add_remove_share(epsilon, delta)", "share = delta",
      "tests/accounting/test_composition.py::test_replace_one_by_group_privacy_where_events_do_not_convert"),
