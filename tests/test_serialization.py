@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import missdp
@@ -260,6 +260,7 @@ def plain(record):
     return json.dumps(record.to_dict(), sort_keys=True)
 
 
+@example(schema.OpenCategorical(name="town"))  # its kind is that of a closed attribute
 @given(st.sampled_from(SINGLE) | conditions | elementary)
 def test_every_record_comes_back_as_it_was(record):
     text = record.to_json()

@@ -149,6 +149,8 @@ class Record(metaclass=Checked):
         if not isinstance(data, Mapping):
             raise ParameterError(f"expected a JSON object with a 'kind', got {type(data).__name__}")
         kind = cls._class_of_kind(data)
+        if kind is not cls:  # the class may tell its subclasses apart by other fields
+            kind = kind._class_of_kind(data)
 
         def refusal(error: BaseException) -> MissDPError:
             if isinstance(error, MissDPError):
