@@ -85,7 +85,7 @@ def amplify(
     assumption : Condition
         How values went missing.
     structure : Structure
-        Who chose the required attributes.
+        States whether the data chose the required attributes.
     adjacency : {"add-remove", "replace-one"}
         Adjacency of the result.
     plain : float

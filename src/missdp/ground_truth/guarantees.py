@@ -47,7 +47,7 @@ _PRECISE = 1e-4  # relative precision of a search
 _CALIBRATED = 1.002
 
 Parts: TypeAlias = tuple[Guarantee, Structure | None]
-Release: TypeAlias = tuple[Guarantee, Structure | None, Condition]  # and what is assumed of it
+Release: TypeAlias = tuple[Guarantee, Structure | None, Condition]  # the last: its assumption
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,7 +68,7 @@ class AdaptiveFit:
     * ``workload``: Marginals that may be measured, with their weights in selections.
     * ``marginals``: All marginals that were measured so far.
     * ``total``: Cost of the complete fit.
-    * ``selection_budget``: Largest cost of all later selections, whatever is selected.
+    * ``selection_budget``: Largest cost of all later selections together.
     * ``reserve``: Cost that is reserved for pairs that no selected marginal contains.
     * ``fit_model``: Fits a quick model to all marginals, given the model of the last round.
     """
