@@ -168,6 +168,7 @@ def _parse_ways(text: str, attributes: int) -> list[int]:
     refusal = ParameterError("--ways must be whole numbers separated by commas, e.g. 1,2")
     with replacing(ValueError, by=refusal):
         ways = [int(part) for part in text.split(",")]
-    if not ways or any(not 1 <= k <= min(3, attributes) for k in ways):
+    possible = [k for k in ways if k <= attributes]  # of one attribute, there are no pairs
+    if not possible or any(not 1 <= k <= 3 for k in ways):
         raise ParameterError(f"--ways must be between 1 and {min(3, attributes)}")
-    return ways
+    return possible
