@@ -35,7 +35,7 @@ import numpy as np
 from pydantic.dataclasses import dataclass
 
 from missdp.accounting.events import ROW, Adjacency
-from missdp.accounting.exact import mu_of_cost
+from missdp.accounting.exact import mu_from_epsilon
 from missdp.accounting.unit_costs import unit_counts_once
 from missdp.errors import ParameterError, UnprovenError, WeakGuaranteeWarning, check_fraction
 from missdp.serialization import Record
@@ -274,7 +274,7 @@ def _noise(guarantee: Guarantee) -> float:
         return 0.0
     if guarantee.delta == 0:
         return math.sqrt(2) / guarantee.epsilon
-    mu = mu_of_cost(guarantee.epsilon, guarantee.delta)
+    mu = mu_from_epsilon(guarantee.epsilon, guarantee.delta)
     return 1 / mu if mu else math.inf
 
 

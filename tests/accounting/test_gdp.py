@@ -13,7 +13,7 @@ from scipy.special import ndtri_exp
 from scipy.stats import norm
 
 from missdp import accounting as acc
-from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_of_cost
+from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_from_epsilon
 from missdp.accounting.measures import gdp_cost
 from missdp.calibration import gdp_noise, selection_epsilon
 from missdp.errors import BudgetExceededError, ParameterError, UnprovenError
@@ -89,7 +89,7 @@ def test_counts_and_selections_together_are_worth_more_than_in_zcdp():
 
 @given(st.floats(1e-4, 30.0), st.floats(1e-12, 0.1))
 def test_conversions_agree_and_round_outwards(epsilon, delta):
-    mu = mu_of_cost(epsilon, delta)
+    mu = mu_from_epsilon(epsilon, delta)
     assert delta_from_mu(mu, epsilon) <= delta
     assert delta_from_mu(mu * (1 + 1e-6), epsilon) > delta
     back = epsilon_from_mu(mu, delta)

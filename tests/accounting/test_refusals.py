@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from missdp import accounting as acc
-from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_of_cost
+from missdp.accounting.exact import delta_from_mu, epsilon_from_mu, gdp_mu, mu_from_epsilon
 from missdp.accounting.loss_distributions import composed_epsilon
 from missdp.accounting.measures import gdp_cost, pure_cost, zcdp_cost
 from missdp.accounting.renyi import rdp_curve
@@ -276,7 +276,7 @@ def test_all_pairs_of_numbers_are_answered_or_refused_in_time(name):
         answer_or_refusal(name, TWO[name], *pair)
 
 
-@pytest.mark.parametrize("function", [mu_of_cost, epsilon_from_mu, delta_from_mu])
+@pytest.mark.parametrize("function", [mu_from_epsilon, epsilon_from_mu, delta_from_mu])
 def test_gaussian_dp_is_converted_in_time(function):
     for one, other in itertools.product((*map(float, SOME), math.inf), repeat=2):
         with in_time(f"{function.__name__} of {one}, {other}"):

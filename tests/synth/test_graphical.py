@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from missdp import AllPairs, Filter, PrivBayes, Table
 from missdp.accounting import GaussianEvent, SelectionEvent, releases
-from missdp.accounting.exact import mu_of_cost
+from missdp.accounting.exact import mu_from_epsilon
 from missdp.accounting.measures import gdp_cost
 from missdp.datasets import yrbss
 from missdp.errors import ParameterError
@@ -169,7 +169,7 @@ def test_the_tree_is_found_and_paid_for(missing):
     edges = set(model.measured_)
     assert edges == set(itertools.pairwise("abcde")) if missing == "joint" else len(edges) == 4
     spent = float(sum(gdp_cost(e) for e in releases(model.guarantee_.events)))
-    assert spent == pytest.approx(mu_of_cost(3.0, 1e-6) ** 2, rel=1e-6)
+    assert spent == pytest.approx(mu_from_epsilon(3.0, 1e-6) ** 2, rel=1e-6)
 
 
 def test_no_cycle_is_ever_measured():

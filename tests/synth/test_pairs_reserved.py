@@ -8,7 +8,7 @@ import pytest
 
 from missdp import Table
 from missdp.accounting import releases
-from missdp.accounting.exact import mu_of_cost
+from missdp.accounting.exact import mu_from_epsilon
 from missdp.accounting.measures import gdp_cost
 from missdp.evaluate import marginal_distance
 from missdp.inference.marginals import NoisyMarginals
@@ -91,7 +91,7 @@ def test_all_pairs_are_paid_for_out_of_the_same_budget(family, missing, monkeypa
     measured = {label for label in labels if label.startswith("marginal") and " x " in label}
     assert measured >= {f"marginal {a} x {b}" for a, b in itertools.combinations(NAMES, 2)}
     spent = float(sum(gdp_cost(e) for e in releases(model.guarantee_.events)))
-    assert spent == pytest.approx(mu_of_cost(2.0, 1e-6) ** 2, rel=1e-6)
+    assert spent == pytest.approx(mu_from_epsilon(2.0, 1e-6) ** 2, rel=1e-6)
 
 
 @pytest.mark.long

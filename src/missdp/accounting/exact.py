@@ -459,7 +459,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def mu_of_cost(epsilon: float, delta: float) -> float:
+def mu_from_epsilon(epsilon: float, delta: float) -> float:
     """Return the largest mu for which Gaussian DP implies (epsilon, delta)-DP.
 
     Parameters

@@ -90,7 +90,7 @@ from missdp.accounting.exact import (
     float_up,
     gdp_mu,
     integer_shift,
-    mu_of_cost,
+    mu_from_epsilon,
     total,
     zcdp_rho,
 )
@@ -490,7 +490,7 @@ class Cost:
         if delta == 0:
             raise ParameterError(f"the measure {privacy_measure!r} is worth nothing at delta 0")
         is_gdp = privacy_measure == "gdp"
-        amount = mu_of_cost(epsilon, delta) ** 2 if is_gdp else zcdp_rho(epsilon, delta)
+        amount = mu_from_epsilon(epsilon, delta) ** 2 if is_gdp else zcdp_rho(epsilon, delta)
         cost, step = cls(privacy_measure=privacy_measure, amount=amount), 2.0**-50
         while cost.epsilon(delta) > epsilon:  # the conversion and its inverse round differently
             cost, step = replace(cost, amount=cost.amount * (1 - step)), min(0.5, 2 * step)
