@@ -36,13 +36,13 @@ from missdp.estimator import Estimator
 from missdp.files import write_atomically
 from missdp.progress import Progress, progress_callback
 from missdp.schema import Numeric, Schema
-from missdp.schema.binning import Binning, BinSource
+from missdp.schema.binning import Binning
 from missdp.schema.open_categorical import with_max_levels
 from missdp.serialization import WRONG
 from missdp.sources import Strategy
 from missdp.synth.family import Codes, Family, Finish, Request
 from missdp.synth.first_parts import check_open, left_out
-from missdp.synth.fitted import Fitted, not_a_model, read_document
+from missdp.synth.fitted import Fitted, name_release, not_a_model, read_document
 from missdp.synth.fitting import check_unit, fit_synthesizer
 from missdp.synth.parameters import (
     check_parameters,
@@ -425,9 +425,7 @@ class Synthesizer(Estimator):
             If the synthesizer is not fitted.
         """
         bins = {a.name: a.binning for a in self.schema_ if isinstance(a, Numeric)}
-        released = {name: b for name, b in bins.items() if b.source is BinSource.RELEASE}
-        names = {name: b.release or self.release_ or "" for name, b in released.items()}
-        return {name: replace(b, release=names[name]) for name, b in released.items()}
+        return name_release(bins, self.release_)
 
     @property
     def population_(self) -> float:

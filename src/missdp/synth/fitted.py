@@ -186,8 +186,7 @@ class Fitted(Record):
 
         Each entry names the id of its release. Declared bins are not included.
         """
-        released = {n: b for n, b in self.bins.items() if b.source is BinSource.RELEASE}
-        return {n: replace(b, release=b.release or self.release or "") for n, b in released.items()}
+        return name_release(self.bins, self.release)
 
     @property
     def is_weighted(self) -> bool:
@@ -224,6 +223,25 @@ class Fitted(Record):
         """
         document = self.to_document()
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
+
+
+def name_release(bins: Mapping[str, Binning], release: str | None) -> dict[str, Binning]:
+    """Return the bins that a fit released, each with the id of its release.
+
+    Parameters
+    ----------
+    bins : mapping of str to Binning
+        Bins by the name of the numeric attribute. Declared bins are left out.
+    release : str or None
+        Id of the release, for bins that do not name an earlier release.
+
+    Returns
+    -------
+    dict of str to Binning
+        The released bins. An unknown release has the id ``""``.
+    """
+    released = {name: b for name, b in bins.items() if b.source is BinSource.RELEASE}
+    return {name: replace(b, release=b.release or release or "") for name, b in released.items()}
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
