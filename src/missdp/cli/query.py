@@ -90,9 +90,18 @@ def query(
     check_queries(Table.without_rows(closed), imputation, statistics, epsilon=epsilon)
     # The ledger and the printed guarantee have one fact, by public facts of all columns.
     refuses = may_refuse(rows) or any(attribute.refuses for attribute in facts)
-    flags: dict[str, Any] = {"undeclared": how["undeclared"], "refuses": refuses}
-    charged = _charged(charge, statistics, facts, epsilon, **flags)
-    _answer(rows, closed, imputation, statistics, epsilon, charged, **flags)
+    undeclared = how["undeclared"]
+    charged = _charged(charge, statistics, facts, epsilon, undeclared=undeclared, refuses=refuses)
+    _answer(
+        rows,
+        closed,
+        imputation,
+        statistics,
+        epsilon,
+        charged,
+        undeclared=undeclared,
+        refuses=refuses,
+    )
     note_unrecorded(charge)
 
 

@@ -216,8 +216,13 @@ class SparkSource(StreamedSource):
         super().__init__(schema)
 
     def _run(self, names: Clique, counter: Counter | None, weight: RowWeight | None) -> None:
-        facts: dict[str, Any] = {"schema": self.schema, "names": names, "observed": self._observed}
-        task = CountTask(**facts, counter=counter, weight=weight)
+        task = CountTask(
+            schema=self.schema,
+            names=names,
+            counter=counter,
+            weight=weight,
+            observed=self._observed,
+        )
         failed = DataError(
             "the rows cannot be counted by Spark: a row is malformed, the query fails, or the "
             "executors lack missdp. Spark's own message may quote cells and is withheld"

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial, reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from missdp.accounting.composition import epsilon_of
 from missdp.accounting.events import Adjacency, Event
@@ -199,8 +199,13 @@ def _one_requirement(events: Events, delta: float, probability: float) -> float:
         loss = _loss_of_parts([(probability, inside), (1.0, outside)])
         bounds.append(float(loss.get_epsilon_for_delta(delta)))
     elif delta > 0.0 and not outside:
-        facts: Any = {"probability": probability, "profile": partial(delta_of, inside)}
-        bounds.append(or_infinite(partial(amplified_profile_epsilon, delta, **facts)))
+        amplified = partial(
+            amplified_profile_epsilon,
+            delta,
+            probability=probability,
+            profile=partial(delta_of, inside),
+        )
+        bounds.append(or_infinite(amplified))
     return min(bounds)
 
 

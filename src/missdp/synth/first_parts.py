@@ -163,9 +163,11 @@ def _measure_histogram(
     tree, noise = _measure_tree(session, full_tree, cost)
     lower, upper = (ends[slice(*within)] for ends in grid.code_ranges)
     min_spike = _PURE_SPIKE if cost.privacy_measure == "pure" else SPIKE
-    facts: dict[str, Any] = {"std": noise.std, "size": inside, "levels": levels}
-    histogram = fit_histogram(tree, reach=(lower, upper), min_spike=min_spike, **facts)
-    near = tail_counts(tree, retained=histogram.certain_range or (0, inside), **facts)
+    histogram = fit_histogram(
+        tree, std=noise.std, size=inside, levels=levels, reach=(lower, upper), min_spike=min_spike
+    )
+    retained = histogram.certain_range or (0, inside)
+    near = tail_counts(tree, std=noise.std, size=inside, levels=levels, retained=retained)
     near[:, :2] += within[0]
     starts, rows = histogram.starts + within[0], histogram.mass * histogram.rows
     hidden = np.concatenate([near, outside])

@@ -6,7 +6,7 @@ A release must not report lost cells. `missdp schema check` lists the columns fo
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from missdp.errors import DataError
 from missdp.schema import (
@@ -48,8 +48,9 @@ def lost_cells(rows: Rows, schema: Schema) -> dict[str, tuple[str, ...]]:
     """
     filled, weight, schema = schema.rule_set.rule_fillable, schema.weight, schema.input_columns
     if weight is not None:  # unreadable weights are dropped silently, too
-        facts: dict[str, Any] = {"lower": 0, "upper": weight.upper, "outside": "clamp"}
-        column = Numeric(name=weight.column, nullable=True, **facts)
+        column = Numeric(
+            name=weight.column, lower=0, upper=weight.upper, nullable=True, outside="clamp"
+        )
         schema = replace(schema, attributes=(*schema.attributes, column), weight=None)
     bucketed = (OpenCategorical, ReleasedCategorical)
     closed = [a for a in schema if a.size and not isinstance(a, bucketed)]

@@ -165,8 +165,11 @@ def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
 
     with tempfile.TemporaryDirectory(prefix="missdp-") as folder:
         memory = f"{current_memory_limit() // _MEMORY_SHARE // 10**6}MB"
-        limits = {"temp_directory": folder, "memory_limit": memory}
-        settings: dict[str, Any] = {**NO_EXTENSIONS, **limits}
+        settings: dict[str, Any] = {
+            **NO_EXTENSIONS,
+            "temp_directory": folder,
+            "memory_limit": memory,
+        }
         with duckdb.connect(config=settings) as connection:
             yield connection
 

@@ -630,8 +630,8 @@ class Table:
         keys = self.schema.keys
         fresh = pa.array(np.arange(first_key, first_key + len(self)) if keys else [], pa.int64())
         stored = self.schema.input_columns
-        form: dict[str, Any] = {"missing_as": missing_as, "values": values}
-        arrays = [decode(a, self._columns[a.name], **form) for a in stored]
+        columns = self._columns
+        arrays = [decode(a, columns[a.name], missing_as=missing_as, values=values) for a in stored]
         return pa.table([*[fresh] * len(keys), *arrays], names=[*keys, *stored.names])
 
     def to_native(
