@@ -201,8 +201,8 @@ class ObservedAtMost(MissingCompletelyAtRandom):
 
     sentence = (
         "Given the values of a row, they go missing independently of each other and of the values "
-        "and missing values of other rows, and whatever the values are, each is observed with "
-        "probability at most {0.rates}."
+        "and missing values of other rows. For all values of the row, each of them is observed "
+        "with probability at most {0.rates}."
     )
 
 
@@ -277,10 +277,10 @@ class BoundedObservation(Condition):
         """
         whose = "all these releases" if self.together else "a release"
         return (
-            f"Whatever its values, and whatever other rows contain or lack, a row is observed with "
-            f"probability at most {self.p_max:.6g} on all attributes that some mechanism of "
-            f"{whose} needs, or would need under another choice by the data. Each row loses "
-            "values independently of every other row."
+            "For all values of a row, and for all values and missing cells of the other rows, the "
+            f"row is observed with probability at most {self.p_max:.6g} on all attributes that "
+            f"some mechanism of {whose} needs, or would need under another choice by the data. "
+            "Each row loses values independently of every other row."
         )
 
 

@@ -129,10 +129,10 @@ class DataChosenRequirements(Condition):
             facts.append(f"each needs {', '.join(self.always)}")
         if self.distinct_targets:
             facts.append("each needs one that is its own")
-        stated = f"; whatever the data, {' and '.join(facts)}" if facts else ""
+        stated = f" For all data, {' and '.join(facts)}." if facts else ""
         return (
             "The attributes that mechanisms need observed were chosen from the data among "
-            f"{', '.join(self.attributes)}{stated}."
+            f"{', '.join(self.attributes)}.{stated}"
         )
 
     def check(self, required_sets: Sequence[frozenset[str]]) -> None:

@@ -1,4 +1,4 @@
-"""Whatever a fit shows was released. Estimators see answers only. Nothing is left out."""
+"""Every visible result of a fit was released. Estimators see answers only. Nothing is left out."""
 
 import dataclasses
 import gc

@@ -1,4 +1,4 @@
-"""Whatever a statistic shows was released: answers of one table, repeated for another one.
+"""Every visible result of a statistic was released: answers of one table, repeated for another.
 
 The answers of the session are kept while every question is asked, and repeated, in their order, for
 another table. Visible results must be equal, bit by bit: a difference came from the rows by another

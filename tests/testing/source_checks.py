@@ -1,7 +1,7 @@
 """Checks of a source of counts: against counts by hand, however rows are written, cut and read.
 
-Tables are made up, and the meaning of each of their cells is fixed before it is written. Whatever a
-source makes of the written cells must come to the same counts.
+Tables are made up, and the meaning of each of their cells is fixed before it is written. The counts
+of a source of the written cells must be the same.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class MissingMechanism(Record, abstract=True):
 class MCAR(MissingMechanism):
     """Mechanism that removes cells completely at random (MCAR), independently across attributes.
 
-    Every cell of a column goes missing with one probability, whatever the values are. With
+    Every cell of a column goes missing with one probability, which depends on no value. With
     ``rates="expected"`` the missing cells of a row depend on that row alone. The mechanism can then
     carry a guarantee for the complete table.
 

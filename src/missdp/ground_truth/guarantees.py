@@ -181,8 +181,8 @@ def ground_truth_guarantee(
         ``RowIndependentMissingness()`` does not amplify: ε̄ <= ε.
         ``MissingCompletelyAtRandom(observed)`` gives the best valid bound for independent masks.
         ``BoundedObservation(p_max)`` covers missing at random and not at random. It bounds the
-        probability that a row, whatever its values, has all required attributes of any event
-        observed.
+        probability that a row has all required attributes of any event observed. The bound holds
+        for all values of the row.
     structure : FixedRequirements, DataChosenRequirements or ChosenRequirements, optional
         Condition on the choice of the required attributes. Needed if an event has required
         attributes and the assumption can amplify. It becomes a condition of the result.
@@ -210,11 +210,11 @@ def ground_truth_guarantee(
     Notes
     -----
     Without amplification: given the masks of all other rows, the two incomplete tables differ in
-    one row, whatever its mask is. Averaging keeps (ε, δ) (Theorem 5.2 of Mohapatra et al. 2024).
-    Amplified epsilons also rest on ``FixedSchedule()``: the number of mechanisms and their noise
-    did not depend on the data. Releases under an adaptive schedule are known by their cap only
-    (`FilterEvent`). They are amplified only if all of them share a requirement, which the event
-    then states. If all events are caps, no schedule needs to be fixed.
+    one row, for each mask of that row. Averaging keeps (ε, δ) (Theorem 5.2 of Mohapatra et al.
+    2024). Amplified epsilons also rest on ``FixedSchedule()``: the number of mechanisms and their
+    noise did not depend on the data. Releases under an adaptive schedule are known by their cap
+    only (`FilterEvent`). They are amplified only if all of them share a requirement, which the
+    event then states. If all events are caps, no schedule needs to be fixed.
 
     Examples
     --------

@@ -46,7 +46,7 @@ class TestPlan:
     (139.2, 2)
     """
 
-    __test__ = False  # Not a test class, whatever its name starts with.
+    __test__ = False  # It is not a test class of pytest, although its name suggests one.
 
     test_epsilon: float
     threshold: float
@@ -90,7 +90,7 @@ class TestedNoise:
         Draws an answer if the test passes.
     """
 
-    __test__ = False  # Not a test class, whatever its name starts with.
+    __test__ = False  # It is not a test class of pytest, although its name suggests one.
 
     plan: TestPlan
     mechanism: VectorNoise | SampledNoise

@@ -144,15 +144,15 @@ class Estimate(_Answer):
             if details:
                 lines.append(
                     f"The answer without noise lies in {_bar(self.interval).strip()} with "
-                    f"confidence {self.confidence:.0%}. This one is a bound, whatever the rows "
-                    "are; the first one goes by sizes of errors as they were released, and may be "
-                    "shorter."
+                    f"confidence {self.confidence:.0%}. This interval is a bound for all possible "
+                    "rows. The first interval uses the sizes of errors that were released, and "
+                    "may be shorter."
                 )
         else:
             lines.append(_of_noise(self.confidence))
         if self.imputation_interval is not None:
             lines.append(
-                f"Whatever the missing cells were, the answer lies in "
+                "For all possible values of the missing cells, the answer lies in "
                 f"{_bar(self.imputation_interval).strip()} with confidence {self.confidence:.0%}."
             )
         return "\n".join(lines)

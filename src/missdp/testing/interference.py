@@ -118,7 +118,7 @@ def check_non_interference(
         pairs_by_name = _tables(schema or SCHEMA, pairs) if tables is None else tables
         cases = {f"{name_of(subject)}, {name}": two for name, two in pairs_by_name.items()}
         repeated = _Repeated(subject, partial(_shown_by_run, subject), (True, False))
-        findings = repeated.findings("whatever a call shows was answered", cases)
+        findings = repeated.findings("every visible result of a call was released", cases)
         return Report(name_of(subject), tuple(findings)).checked()
     families = list_subjects(subject, parameters, strategies, schema)  # type: ignore[arg-type]
     findings = [finding for on in families for finding in interference_of(on, pairs)[0]]
@@ -131,7 +131,7 @@ def interference_of(
     """Return the findings for one strategy, and the answers of its fits with their models."""
     cases = {f"{on.case}, {name}": two for name, two in _tables(on.schema, pairs).items()}
     repeated = _Repeated(on.family, partial(_shown_by_fit, on))
-    findings = repeated.findings("whatever a fit shows was answered", cases)
+    findings = repeated.findings("every visible result of a fit was released", cases)
     return findings, [
         (noise, model) for _, noise, first, model in repeated._runs.values() if not first["refusal"]
     ]
