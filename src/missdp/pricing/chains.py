@@ -43,7 +43,8 @@ class Stage:
     distance_after : TableDistance
         Public upper bound on the difference between neighbouring tables that leave the step.
     response : TableDistance
-        Bound on the difference that the step alone makes of one replaced row.
+        Public upper bound on the difference that the step alone makes between two tables that
+        differ in one replaced row.
     conditions : tuple of Condition
         Conditions of the step. They are stated with the guarantee and are not checked against
         the table.
@@ -183,7 +184,7 @@ class StandardisedFacts:
     label : str
         Name of the estimator, in accounting events and error messages.
     delta : float
-        Guarantees are stated, and the best bound is chosen, at this delta, in [0, 1).
+        The delta at which guarantees are stated and the best bound is chosen, in [0, 1).
     steps : tuple of Stage, default ()
         The steps that rows pass before a query reads them, in order.
     assumed : tuple of Condition, default ()
@@ -288,6 +289,13 @@ class StandardisedFacts:
         -------
         Guarantee
             Public, at ``delta`` and under replace-one adjacency, with all conditions.
+
+        Raises
+        ------
+        UnprovenError
+            If no finite epsilon is proven for the event at ``delta``.
+        ParameterError
+            If ``delta`` is out of range.
         """
         return Guarantee.from_events(
             [event],

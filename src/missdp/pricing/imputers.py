@@ -57,7 +57,7 @@ class ConstantImputer(StableTransformer):
     _needs_complete, _fills, _each_by_itself = False, True, True
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return a bound on a row's Euclidean norm after constant imputation.
+        """Return a bound on a row's Euclidean norm after missing cells were filled with a constant.
 
         The bound combines the largest observed row with a row of filled cells only.
 
@@ -81,7 +81,7 @@ class ConstantImputer(StableTransformer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Imputer(StableTransformer):
-    """Base class of steps that fill the missing cells of at most a declared number of rows.
+    """Base class of preprocessing steps that fill the missing cells of a limited number of rows.
 
     A table whose domain is complete stays as it is, and the step then has no condition. A subclass
     defines ``_learn``, `response` and `radius_after`.
@@ -97,6 +97,15 @@ class Imputer(StableTransformer):
     ------
     ParameterError
         If a parameter is out of range.
+
+    Examples
+    --------
+    >>> from missdp.pricing import Imputer, RowDomain, TrimmedMeanImputer
+    >>> step = TrimmedMeanImputer(max_incomplete=10, trim=20, trimmed_range=0.5)
+    >>> isinstance(step, Imputer)
+    True
+    >>> print(step.assumed(RowDomain(rows=550, columns=1, complete=False))[0])
+    At most 10 rows have a missing cell, and none has more than 1.
     """
 
     max_incomplete: int = count()
@@ -136,7 +145,7 @@ class Imputer(StableTransformer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ColumnImputer(Imputer):
-    """Base class of steps that fill each column's missing cells with a statistic of that column.
+    """Base class of preprocessing steps that fill a column's missing cells with its statistic.
 
     The statistic is computed from the observed values of the private table, without noise. A
     subclass defines ``_statistic`` and `shift`. A column without any observed value is filled with
@@ -148,9 +157,9 @@ class ColumnImputer(Imputer):
         Condition of the guarantee: at most this many rows have a missing cell, at least 1. It
         is stated with the guarantee and is not checked against the table.
     cells_per_row : int or None, default None
-        Condition of the guarantee: no row has more missing cells than this. No private test can
-        replace a number below the number of columns. None: the number of columns, which always
-        holds.
+        Condition of the guarantee: no row has more missing cells than this number, which is at
+        least 1. No private test can replace a number below the number of columns. None: the number
+        of columns, which always holds.
 
     Raises
     ------
@@ -163,6 +172,15 @@ class ColumnImputer(Imputer):
     and imputed cells are different coordinates. So two versions of a row that are d apart before
     are at most hypot(d, shift) <= d + shift apart after. Subclasses bound the shift of one row's
     imputed cells.
+
+    Examples
+    --------
+    >>> from missdp.pricing import ColumnImputer, MedianImputer
+    >>> step = MedianImputer(max_incomplete=1, central_gap=0.5)
+    >>> isinstance(step, ColumnImputer)
+    True
+    >>> step.fit_transform([[0.1], [float("nan")], [0.2], [0.9]]).tolist()
+    [[0.1], [0.2], [0.2], [0.9]]
     """
 
     cells_per_row: int | None = count(None)
@@ -197,7 +215,7 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of a row's imputed cells between two tables.
+        """Return the largest Euclidean change of a row's imputed cells between two fitted tables.
 
         Subclasses define this method.
 
@@ -312,9 +330,9 @@ class MeanImputer(ColumnImputer):
         Condition of the guarantee: at most this many rows have a missing cell, at least 1. It
         is stated with the guarantee and is not checked against the table.
     cells_per_row : int or None, default None
-        Condition of the guarantee: no row has more missing cells than this. No private test can
-        replace a number below the number of columns. None: the number of columns, which always
-        holds.
+        Condition of the guarantee: no row has more missing cells than this number, which is at
+        least 1. No private test can replace a number below the number of columns. None: the number
+        of columns, which always holds.
 
     Raises
     ------
@@ -335,6 +353,10 @@ class MeanImputer(ColumnImputer):
     z_j less the mean of the others. Since (a + b)^2 <= 2 a^2 + 2 b^2, ``|u|^2 <= 2 |z|^2 + 2 |z'|^2
     + 2 |mu|^2 <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most
     its mean square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R.
+
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), Corollary 4, whose bound holds for one missing cell in a row.
 
     Examples
     --------
@@ -411,8 +433,8 @@ class MedianImputer(ColumnImputer):
         Number of ranks on either side of the median that ``central_gap`` covers, at least 1. It
         must exceed the number of rows that may be replaced before this step.
     cells_per_row : int or None, default None
-        Condition of the guarantee: no row has more missing cells than this. None: the number of
-        columns, which always holds.
+        Condition of the guarantee: no row has more missing cells than this number, which is at
+        least 1. None: the number of columns, which always holds.
 
     Raises
     ------
@@ -521,13 +543,14 @@ class TrimmedMeanImputer(ColumnImputer):
         conditions of this step are stated with the guarantee and are not checked against the
         table.
     trim : int
-        Number of observed values to drop at either end of a column, at least 1.
+        Number of observed values to drop at either end of a column, at least 1. ``max_incomplete``
+        + 2 ``trim`` must be below the number of rows.
     trimmed_range : float
         Condition of the guarantee: the ``trim``-th smallest and ``trim``-th largest observed
         value of a column differ by at most this much. In the units of the columns, at least 0.
     cells_per_row : int or None, default None
-        Condition of the guarantee: no row has more missing cells than this. None: the number of
-        columns, which always holds.
+        Condition of the guarantee: no row has more missing cells than this number, which is at
+        least 1. None: the number of columns, which always holds.
 
     Raises
     ------
@@ -580,7 +603,9 @@ class TrimmedMeanImputer(ColumnImputer):
         return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of a row's imputed cells between two tables.
+        """Return the largest Euclidean change of cells that are filled with a trimmed mean.
+
+        The two trimmed means are fitted on two tables, and the change is the change of one row.
 
         Parameters
         ----------
@@ -836,7 +861,8 @@ class NeighbourImputer(Imputer):
         must leave ``n_neighbors`` complete rows. Conditions are stated with the guarantee and
         are not checked against the table.
     max_donations : int or None, default None
-        Condition of the guarantee, if given: no row is a donor of more incomplete rows than this.
+        Condition of the guarantee, if given: no row is a donor of more incomplete rows than this
+        number, which is at least 0. None: no such condition, and a larger price.
 
     Raises
     ------

@@ -77,6 +77,12 @@ class PricedPipeline(Parameters):
         number of rows is public). It states the conditions of all steps. They are not checked
         against the table.
 
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range. Parameters are checked by `fit` and by the methods that
+        compute a guarantee.
+
     Notes
     -----
     The fitted steps are private, and are discarded. After the charge no table of the declared shape
@@ -260,7 +266,8 @@ class PricedPipeline(Parameters):
         Returns
         -------
         PricedPipeline
-            A copy that is not fitted. It shares the budget.
+            A copy that is not fitted. It shares the budget. A number out of range raises an error
+            when the copy is used.
         """
         fresh: PricedPipeline = clone(self)
         fresh.estimator.noise_multiplier = multiplier
@@ -358,6 +365,16 @@ class FailedTest:
     guarantee : Guarantee
         The guarantee of test and release together, because a failed test is an output, too.
         Released.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, StandardScaler
+    >>> from missdp.pricing import propose_test_release
+    >>> pipeline = PricedPipeline([("scale", StandardScaler(min_std=0.3))],
+    ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
+    >>> result = propose_test_release(pipeline, [[0.0]] * 4000, test_epsilon=0.5)
+    >>> type(result).__name__, result.guarantee.adjacency
+    ('FailedTest', 'replace-one')
     """
 
     guarantee: Guarantee
@@ -386,7 +403,7 @@ def plan_test(
     Returns
     -------
     TestPlan
-        Public.
+        Public. Its guarantee covers test and release together, for every table.
 
     Raises
     ------
@@ -407,6 +424,19 @@ def plan_test(
     probability at most d, and the test is e-DP. Together that is (e, d)-DP. *All conditions hold
     for both*: the e-DP test is composed with the pipeline, whose bound applies. A pair is of one
     kind or the other. So the total is the larger bound of the two at this delta, not their sum.
+
+    References
+    ----------
+    Dwork & Lei (2009), for propose-test-release.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PCARankReducer, PricedPipeline, PrivateMean, plan_test
+    >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
+    >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
+    >>> plan = plan_test(pipeline, test_epsilon=0.1)
+    >>> round(plan.threshold, 1), plan.guarantee.epsilon >= plan.test_epsilon
+    (139.2, True)
     """
     return _plan(*pipeline.facts_and_query(), test_epsilon, failure_delta)
 
@@ -497,6 +527,15 @@ def propose_test_release(
         If a step has no distance to failure, or no bound is known for the chain. A budget raises
         the error if it accounts for add-remove adjacency, or in a privacy measure without a bound
         for the release.
+
+    Notes
+    -----
+    Under replace-one adjacency, test and release together have the guarantee that `plan_test`
+    proves. The guarantee holds for every table, and for either outcome.
+
+    References
+    ----------
+    Dwork & Lei (2009), for propose-test-release.
 
     Examples
     --------

@@ -69,6 +69,18 @@ class PrivateEstimator(Parameters):
     ParameterError
         If a parameter has an invalid type or value. Some parameters are checked when they are
         set, and the others by `fit`.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PrivateEstimator, VectorQuery
+    >>> class PrivateCentre(PrivateEstimator):
+    ...     def question(self, domain):
+    ...         return VectorQuery.mean(domain, multiplier=self.noise_multiplier)
+    ...     def keep(self, question, answer):
+    ...         self.centre_ = answer
+    >>> estimator = PrivateCentre(noise_multiplier=5.0, random_state=0).fit([[0.1], [0.3]] * 500)
+    >>> round(float(estimator.centre_[0]), 1), round(estimator.guarantee_.epsilon, 3)
+    (0.2, 0.9)
     """
 
     noise_multiplier: float
@@ -133,7 +145,7 @@ class PrivateEstimator(Parameters):
         y : array_like or None
             Private target. Only its length may be read.
         rows : int
-            Public number of rows.
+            Public number of rows, at least 2.
 
         Raises
         ------

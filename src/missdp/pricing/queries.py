@@ -118,7 +118,7 @@ class VectorQuery:
     def mean(
         cls, domain: RowDomain, *, multiplier: float, noise: NoiseKind = "gaussian"
     ) -> VectorQuery:
-        """Return the public query for the noisy mean of each column.
+        """Return the public query for the noisy mean of each column of a private table.
 
         One replaced row moves the mean by at most the diameter of the domain over the number of
         rows. Rows that preprocessing shifts move it by at most their mean shift. In L1 norm both
@@ -159,12 +159,13 @@ class VectorQuery:
 
     @property
     def scale(self) -> float:
-        """Noise on each entry of the vector, in the units of the vector. Public.
+        """Amount of noise that is added to each entry of a noisy vector, in its units. Public.
 
         Returns
         -------
         float
-            The standard deviation of Gaussian noise, or the scale parameter of Laplace noise.
+            The standard deviation of Gaussian noise, or the scale parameter of Laplace noise. Above
+            0.
         """
         return self.multiplier * self.sensitivity.replaced
 
@@ -202,7 +203,7 @@ class VectorQuery:
         return VectorNoise(self.noise, self.scale, sensitivity=shift, integer=self.integer)
 
     def exact(self, rows: Floats) -> NDArray[Any]:
-        """Return the private vector without noise.
+        """Compute the private vector of a query from private rows, without noise.
 
         Parameters
         ----------
@@ -212,7 +213,8 @@ class VectorQuery:
         Returns
         -------
         ndarray, shape (size,)
-            Private.
+            Private numbers in the units of the vector. They are float64, unless the query counts in
+            whole numbers (``integer``).
 
         Raises
         ------
@@ -263,7 +265,7 @@ class Loss:
     coefficient_norm : float
         Largest Euclidean norm B of the coefficients that the constants hold for.
     lipschitz : float
-        Largest norm of one row's gradient.
+        Largest Euclidean norm of one row's gradient.
     smoothness : float
         Lipschitz constant of one row's gradient in the row (target fixed).
     curvature : float
@@ -411,7 +413,7 @@ class Loss:
         )
 
     def read(self, y: Any) -> Floats:
-        """Return a private target as numbers, each entry by itself.
+        """Return a private regression target as numbers, where each entry is converted by itself.
 
         Labels become 1 or -1. Numbers are clipped to ``target_bound``, and entries that are not
         numbers become 0.
@@ -425,6 +427,11 @@ class Loss:
         -------
         ndarray of float, shape (n_rows,)
             Private numbers, in the order of the rows.
+
+        Raises
+        ------
+        TypeError
+            If the target has no length or cannot be iterated.
         """
         if not self.positive:
             return _bounded_numbers(y, self.target_bound)
@@ -519,6 +526,12 @@ class GradientQuery:
     ------
     ParameterError
         If a parameter is out of range, or the loss does not hold for the radius of the rows.
+
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), for the shift of rows by preprocessing.
+    Wang, Balle & Kasiviswanathan (2019), Theorem 9, for steps that read a sample.
+    Abadi et al. (2016), for noisy gradients of samples.
 
     Examples
     --------
@@ -644,6 +657,8 @@ class GradientQuery:
 
     def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:
         """Return a function that computes the private mean gradient without noise.
+
+        The result is private. Only noise makes a gradient releasable.
 
         Parameters
         ----------
