@@ -146,7 +146,7 @@ TrimmedRange = _condition(
     "TrimmedRange",
     "In every column, the {0.trim}-th smallest and {0.trim}-th largest observed values differ by "
     "at most {0.at_most:.6g}.",
-    "trimmed values of each column have a small range",
+    "the values that trimming retains in each column have a small range",
     "`TrimmedMeanImputer` states it.",
     20,
     0.5,
