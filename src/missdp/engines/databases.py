@@ -51,7 +51,7 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
     Returns
     -------
     Rows
-        The private rows of the table or query. They are valid as long as the file does not change.
+        The private rows of the table or query. They are read from the file in each pass.
 
     Raises
     ------

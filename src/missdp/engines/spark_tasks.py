@@ -221,9 +221,9 @@ def sample_spark(
         The session.
     n : int, optional
         Number of rows, at least 0. By default the released number of rows of the model.
-    missing_values : str, default "fill"
-        Treatment of missing cells in synthetic rows: ``"fill"`` or another value of
-        :meth:`missdp.synth.Synthesizer.sample`.
+    missing_values : {"fill", "keep"}, default "fill"
+        Treatment of missing cells in synthetic rows, as in :meth:`missdp.synth.Synthesizer.sample`.
+        ``"fill"`` gives each of them a value, and ``"keep"`` leaves them missing.
     random_state : int, optional
         Seed, at least 0. By default the seed of the model, or 128 bits from the operating system,
         drawn once. Every computation of the frame has equal rows.

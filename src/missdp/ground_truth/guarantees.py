@@ -52,7 +52,7 @@ Release: TypeAlias = tuple[Guarantee, Structure | None, Condition]  # the last: 
 
 @dataclass(frozen=True, kw_only=True)
 class AmplifiedEvent(Event):
-    """Accounting event of releases, whose epsilon is smaller for the table before values went missing.
+    """Accounting event whose epsilon is smaller for the table before values went missing.
 
     Amplification means this: a release reads a row only if its required attributes are observed, so
     some rows do not affect it. Budgets charge the original releases, whose costs are bounds
@@ -318,7 +318,7 @@ def planned_ground_truth(
 def epsilon_for_ground_truth(
     epsilon: float, synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> float:
-    """Return the fit epsilon that gives a requested epsilon for the table before values went missing.
+    """Return the fit epsilon with a requested epsilon for the table before values went missing.
 
     The ground truth is the table before values went missing. The epsilon of the fit can be larger,
     so that the fit needs less noise. Nothing is fitted, read or charged.
