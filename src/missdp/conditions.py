@@ -119,7 +119,7 @@ Rates = Annotated[
 
 @dataclass(frozen=True)
 class MissingCompletelyAtRandom(Condition):
-    """Condition of a guarantee: cells go missing at random, independently, with known rates.
+    """Condition of a guarantee: cells go missing completely at random, with known probabilities.
 
     Cells go missing independently across attributes and rows. The condition permits amplification:
     a smaller epsilon for the table before values went missing (`missdp.ground_truth`). It is stated
@@ -168,7 +168,7 @@ class MissingCompletelyAtRandom(Condition):
 
     @property
     def rates(self) -> str:
-        """Probabilities that cells are observed, as a list in words for the text of a guarantee.
+        """List of the probabilities that cells are observed, as a text for people.
 
         Returns
         -------

@@ -182,12 +182,12 @@ def _sorted_sets(required_sets: tuple[tuple[str, ...], ...]) -> tuple[tuple[str,
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenRequirements(Condition):
-    """Condition of a guarantee: marginals were chosen from the data, up to a fixed cap.
+    """Condition of a guarantee: marginals were chosen from the data, within a fixed privacy cost.
 
-    A marginal is a table of counts over some attributes. Three caps are known: of events labelled
-    `chosen`, of events labelled `selections`, and of all other events. Selections use the
-    exponential mechanism. The required attributes of other events were fixed. The condition is
-    stated with the guarantee and not checked.
+    A marginal is a table of counts over some attributes. A cap is the largest privacy cost of some
+    events. Three caps are known: of events labelled `chosen`, of events labelled `selections`, and
+    of all other events. Selections use the exponential mechanism. The required attributes of other
+    events were fixed. The condition is stated with the guarantee and not checked.
 
     Parameters
     ----------

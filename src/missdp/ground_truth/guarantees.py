@@ -138,7 +138,7 @@ class AmplifiedEvent(Event):
         return (self.assumption, self.structure, *(() if only_caps else (FixedSchedule(),)))
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return the amplified epsilon of the releases for the table before values went missing.
+        """Return the smaller epsilon of releases for the table before values went missing.
 
         Parameters
         ----------
@@ -318,7 +318,7 @@ def planned_ground_truth(
 def epsilon_for_ground_truth(
     epsilon: float, synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> float:
-    """Return the fit epsilon with a requested epsilon for the table before values went missing.
+    """Convert a requested epsilon for the table before values went missing to the epsilon of a fit.
 
     The ground truth is the table before values went missing. The epsilon of the fit can be larger,
     so that the fit needs less noise. Nothing is fitted, read or charged.

@@ -72,7 +72,7 @@ def observation_probability(required: RequiredAttributes, observed: Mapping[str,
 
 
 def amplified_epsilon(probability: float, epsilon: float) -> float:
-    """Return the amplified epsilon of pure DP releases that read a row with some probability.
+    """Return the smaller epsilon of pure DP releases that read a row only with some probability.
 
     It is log(1 + p(e^ε - 1)) for releases of ε together that read a row with probability p.
 
@@ -179,7 +179,7 @@ def max_observation_probability(
 def distinct_targets_bound(
     epsilons: Sequence[float], *, attributes: Collection[str], observed: Mapping[str, float]
 ) -> float:
-    """Return a bound on epsilon before values went missing, for releases with distinct targets.
+    """Return a bound on epsilon before values went missing, if releases share no target attribute.
 
     A target is an attribute that a release requires and shares with no other release. The
     attributes that releases require were chosen from the data. Bayesian networks are an example:
@@ -259,7 +259,7 @@ class MaskMixture:
 
     @property
     def exact(self) -> bool:
-        """Return whether a mask mixture is the exact average over all patterns of missing cells.
+        """True if a bound on epsilon averages exactly over all patterns of missing cells.
 
         Returns
         -------

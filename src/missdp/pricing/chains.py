@@ -67,7 +67,7 @@ class Stage:
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
-        """Fit the preprocessing step to a private table, apply it, and forget the fitted step.
+        """Fit a preprocessing step to a private table, apply it, and forget the fitted step.
 
         Nothing is charged, because nothing is released.
 
@@ -90,7 +90,7 @@ class Stage:
         return np.asarray(fresh.fit_transform(table))
 
     def distance_to_failure(self, table: Floats) -> float:
-        """Return a lower bound on the row replacements before the conditions of the step fail.
+        """Return how many rows must at least be replaced before the conditions of a step fail.
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class StandardisedFacts:
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return the conditions under which the guarantee of every answer holds.
+        """Return the conditions under which the guarantee of a noisy answer holds.
 
         They are stated with the guarantee and are not checked against the table.
 
@@ -276,7 +276,7 @@ class StandardisedFacts:
         return (DeclaredRowCount(self.raw.rows), PublicDomain(), *self.assumed, *steps)
 
     def guarantee(self, event: Event, *, tested: bool = False) -> Guarantee:
-        """Return the privacy guarantee of an answer that is charged with an accounting event.
+        """Return the privacy guarantee of a noisy answer that is charged with an accounting event.
 
         Parameters
         ----------

@@ -151,11 +151,12 @@ class RowDomain:
 
     @classmethod
     def of(cls, schema: Schema, *, rows: int) -> RowDomain:
-        """Return shape, largest row norm and completeness of a table as numbers, from its schema.
+        """Derive public facts about a table that is converted to numbers from its schema.
 
-        `rows_of` makes these rows of numbers of a table. The schema of the table and the number of
-        rows decide all facts. Each attribute adds at most 1 to the square of a row's Euclidean
-        norm. So the radius is the square root of the number of attributes.
+        The facts are shape, largest row norm and completeness. `rows_of` converts a table. The
+        schema of the table and the number of rows decide all facts. Each attribute adds at most 1
+        to the square of a row's Euclidean norm. So the radius is the square root of the number of
+        attributes.
 
         Parameters
         ----------

@@ -186,7 +186,7 @@ class ColumnImputer(Imputer):
     cells_per_row: int | None = count(None)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
+        """Return a bound on the distance between rows that are imputed from two different tables.
 
         The imputed cells of up to ``max_incomplete`` rows change, each row by at most `shift`.
 
@@ -215,7 +215,7 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of a row's imputed cells between two fitted tables.
+        """Return the largest change of a row's imputed cells if a step is fitted on another table.
 
         Subclasses define this method.
 
@@ -270,7 +270,7 @@ class ColumnImputer(Imputer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before too many rows are incomplete.
+        """Return how many rows must at least be replaced before too many rows are incomplete.
 
         It is (``max_incomplete`` + 1 - the number of incomplete rows) / max(1,
         ``incoming.replaced``), at least 0. A shifted row keeps its missing cells. So the number of
@@ -368,7 +368,7 @@ class MeanImputer(ColumnImputer):
     """
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of a row's mean-imputed cells between two tables.
+        """Return the largest change of mean-imputed cells if the mean is of another table.
 
         Parameters
         ----------
@@ -491,7 +491,7 @@ class MedianImputer(ColumnImputer):
         return (*super().assumed(domain), CentralGaps(self.central_gap, self.central_ranks))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of median-imputed cells between two tables.
+        """Return the largest change of median-imputed cells if the median is of another table.
 
         The bound is the range of the columns if ``central_ranks`` does not exceed the replaced
         rows.
@@ -603,9 +603,9 @@ class TrimmedMeanImputer(ColumnImputer):
         return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of cells that are filled with a trimmed mean.
+        """Return the largest change of imputed cells if the trimmed mean is of another table.
 
-        The two trimmed means are fitted on two tables, and the change is the change of one row.
+        The change of the imputed cells of one row is measured in Euclidean norm.
 
         Parameters
         ----------
@@ -725,7 +725,7 @@ class RegressionImputer(Imputer):
         return (*super().assumed(domain), *spectrum)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
+        """Return a bound on the distance between rows imputed by regressions on two tables.
 
         The predicted cells of up to ``max_incomplete`` rows change with the coefficients.
 
@@ -925,7 +925,7 @@ class NeighbourImputer(Imputer):
         return (*super().assumed(domain), BoundedDonations(self.max_donations))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
+        """Return a bound on the distance between rows imputed from the nearest rows of two tables.
 
         Up to ``max_incomplete`` rows change. With ``max_donations``, at most twice this number of
         rows change for each replaced row.

@@ -52,7 +52,7 @@ STAYS_PRIVATE = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPImputer(StableTransformer):
-    """Fill missing cells of private rows by draws from a released model, at no privacy cost.
+    """Preprocessing step that fills missing cells from a released model, at no privacy cost.
 
     Use it to complete private rows with a synthesizer that was fitted within a privacy budget. Each
     row is filled by itself. Every use of the model is post-processing. The filled rows stay

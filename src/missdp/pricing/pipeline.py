@@ -180,7 +180,7 @@ class PricedPipeline(Parameters):
         return facts.bounds(question)
 
     def guarantee(self) -> Guarantee:
-        """Return the privacy guarantee that a fit of the pipeline with secure noise has.
+        """Return the privacy guarantee of a fit of a pipeline with secure noise.
 
         No data is read, and nothing is charged.
 
@@ -329,7 +329,7 @@ def calibrate(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
 @dataclass(frozen=True)
 class PassedTest:
-    """Result of propose-test-release if the private test passed: an estimator and its guarantee.
+    """Result of a private test of a pipeline that passed: an estimator and its guarantee.
 
     `propose_test_release` returns it. The test found that the conditions of the preprocessing steps
     hold with a margin. Both attributes are released.
@@ -356,7 +356,7 @@ class PassedTest:
 
 @dataclass(frozen=True)
 class FailedTest:
-    """Result of propose-test-release if the private test failed: a guarantee without an estimator.
+    """Result of a private test of a pipeline that failed: a guarantee without an estimator.
 
     `propose_test_release` returns it. The budget was charged for test and release.
 
@@ -383,7 +383,7 @@ class FailedTest:
 def plan_test(
     pipeline: PricedPipeline, *, test_epsilon: float, failure_delta: float | None = None
 ) -> TestPlan:
-    """Return the private test, price and guarantee of propose-test-release for a pipeline.
+    """Plan a private test of a pipeline's conditions, with threshold, price and guarantee.
 
     Propose-test-release tests privately whether the conditions of the preprocessing steps hold with
     a margin. It releases the estimator only if the test passes. The plan reads no data, and nothing

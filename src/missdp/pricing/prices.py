@@ -165,7 +165,7 @@ class Price(Record):
 
     @property
     def adjacency(self) -> Adjacency:
-        """Neighbouring relation of every epsilon of the price, as in its guarantee. Public.
+        """Neighbouring relation of tables under which every epsilon of a price is stated. Public.
 
         Returns
         -------

@@ -90,7 +90,7 @@ class PrivateEstimator(Parameters):
     random_state: int | None = None
 
     def question(self, domain: RowDomain) -> Question:
-        """Return the query of the estimator about rows with given public facts.
+        """Return the public query by which a private estimator asks about rows.
 
         Subclasses define this method. It reads no private data.
 
@@ -115,7 +115,7 @@ class PrivateEstimator(Parameters):
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Store the noisy answer of the query as released attributes of the estimator.
+        """Store the noisy answer to a query as released attributes of a private estimator.
 
         Subclasses define this method. It is post-processing, so nothing is charged.
 

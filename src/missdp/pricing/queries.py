@@ -186,7 +186,7 @@ class VectorQuery:
         return PrivacyMap.gaussian(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
 
     def noise_for(self, distance: TableDistance) -> VectorNoise:
-        """Return the noise mechanism of the vector, with its sensitivity after preprocessing.
+        """Return the noise mechanism of a noisy vector, with its sensitivity after preprocessing.
 
         Parameters
         ----------
@@ -438,9 +438,9 @@ class Loss:
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
 
     def exact(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
-        """Return a function that computes the private mean gradient of the loss without noise.
+        """Return a function that computes the mean gradient of a loss over private rows.
 
-        The gradient of each row is scaled down to the norm ``lipschitz``.
+        No noise is added. The gradient of each row is scaled down to the norm ``lipschitz``.
 
         Parameters
         ----------
@@ -558,17 +558,17 @@ class GradientQuery:
 
     @property
     def size(self) -> int:
-        """Public number of coefficients: one for each column, and one more for an intercept.
+        """Number of coefficients of a linear model: one for each column, and one for an intercept.
 
         Returns
         -------
         int
-            At least 1. The coefficient of the intercept is the last.
+            Public, at least 1. The coefficient of the intercept is the last.
         """
         return self.domain.columns + bool(self.loss.constant)
 
     def point(self, at: ArrayLike) -> Floats:
-        """Return a copy of the coefficients for a gradient, after a check of their norm.
+        """Check the norm of the coefficients at which a gradient is requested, and copy them.
 
         Parameters
         ----------
@@ -656,7 +656,7 @@ class GradientQuery:
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
     def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:
-        """Return a function that computes the private mean gradient without noise.
+        """Return a function that computes the mean gradient of private rows without noise.
 
         The result is private. Only noise makes a gradient releasable.
 

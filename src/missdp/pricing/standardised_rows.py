@@ -118,7 +118,7 @@ class StandardisedRows:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Public conditions of the guarantee of every answer, without the tested conditions.
+        """Public conditions under which the guarantee of every noisy answer holds.
 
         Returns
         -------

@@ -323,7 +323,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     _continuous: ClassVar[bool] = True
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return a bound on the difference of two tables after the preprocessing step.
+        """Return a bound on the difference of two tables after a preprocessing step.
 
         The bound holds if both tables are in ``domain``, satisfy `conditions`, and differ by at
         most ``distance``.
@@ -362,7 +362,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
-        """Return a bound on the Euclidean distance of output rows between two fitted tables.
+        """Return a bound on the Euclidean distance of outputs, if a step is fitted on two tables.
 
         Subclasses define this method, unless each output row depends on its own input row alone.
 
@@ -422,7 +422,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return replace(domain, radius=self.radius_after(domain), complete=complete)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return a bound on the Euclidean norm of a row after the preprocessing step.
+        """Return a bound on the Euclidean norm of a row after a preprocessing step.
 
         Parameters
         ----------
@@ -498,7 +498,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before the conditions of a step fail.
+        """Return how many rows must at least be replaced before the conditions of a step fail.
 
         The number is 0 where a condition fails. It changes by at most 1 between two tables that
         differ by at most ``incoming``. It is private: propose-test-release adds noise to it.
@@ -533,7 +533,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         )
 
     def fit(self, X: Rows, y: object = None) -> Self:  # noqa: ARG002
-        """Fit the preprocessing step to a private table, without noise.
+        """Fit a preprocessing step to a private table, without noise.
 
         Nothing is charged, because a step on its own releases nothing. The fitted step is private.
 
@@ -569,7 +569,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return self
 
     def transform(self, X: Rows) -> Floats:
-        """Apply the fitted preprocessing step to the rows of a table.
+        """Apply a fitted preprocessing step to the private rows of a table.
 
         Parameters
         ----------

@@ -99,7 +99,7 @@ class StandardScaler(StableTransformer):
         return () if self.below == "floor" else (MinStandardDeviation(self.min_std),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of scaled rows between two fitted tables.
+        """Return a bound on the distance between rows scaled by the deviations of two tables.
 
         All rows change, because they are scaled by the means and standard deviations of the table.
 
@@ -156,7 +156,7 @@ class StandardScaler(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before a standard deviation is too small.
+        """Return how many rows must at least be replaced before a deviation is too small.
 
         It is the surplus of the smallest variance over the squared ``min_std``, divided by the
         largest change of a variance. This change is (4 R^2 h + 4 R tau) / n for radius R, h
@@ -264,7 +264,7 @@ class MinMaxScaler(StableTransformer):
         return (MinRange(self.min_range), ExtremeGaps(self.extreme_gap, self.extreme_ranks))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of scaled rows between two fitted tables.
+        """Return a bound on the distance between rows scaled by the extremes of two tables.
 
         All rows change, because they are scaled by the extremes of the table.
 
@@ -410,7 +410,7 @@ class PCARankReducer(StableTransformer):
         return (kind(self.n_components, self.min_gap),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of projected rows between two tables.
+        """Return a bound on the distance between rows projected on the components of two tables.
 
         All rows change, because they are projected on the principal components of the table.
 
@@ -488,7 +488,7 @@ class PCARankReducer(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before the gap of eigenvalues is too small.
+        """Return how many rows must at least be replaced before the eigenvalue gap is too small.
 
         It is the surplus of the gap over ``min_gap``, divided by the largest change of the gap. By
         Weyl's inequality, the gap changes by at most the spread (largest less smallest eigenvalue)
@@ -597,7 +597,7 @@ class PCADimensionReducer(PCARankReducer):
         return (*super().assumed(domain), FrameOverlap(self.min_overlap))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of PCA coordinates between two tables.
+        """Return a bound on the distance between principal coordinates of rows in two tables.
 
         All rows change, because the coordinates depend on the principal components of the table.
 
@@ -814,7 +814,7 @@ class Quantizer(StableTransformer):
         return (LargestCluster(self.eta, self.max_cluster, self._neighbours(domain)),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of quantised rows between two tables.
+        """Return a bound on the distance between rows quantised by the clusters of two tables.
 
         At most 2 h K b rows change, each by at most 2 ``eta``. Here h is the number of replaced
         rows, K the number of clusters near a point, and b is ``max_cluster``.
@@ -840,7 +840,7 @@ class Quantizer(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before a cluster has too many rows.
+        """Return how many rows must at least be replaced before a cluster is too large.
 
         It is ``max_cluster`` + 1 less an upper bound on the cluster size, divided by the rows that
         change. The largest good cluster itself can jump when one row changes, because a row between
@@ -985,7 +985,7 @@ class Deduplicator(Quantizer):
     """
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of deduplicated rows between two tables.
+        """Return a bound on the distance between rows deduplicated by the clusters of two tables.
 
         At most 2 h K b rows change, each by at most the radius of the domain. Here h is the number
         of replaced rows, K the number of clusters near a point, and b is ``max_cluster``.

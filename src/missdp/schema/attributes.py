@@ -286,7 +286,7 @@ class Ignored(Unread):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(Column, abstract=True):
-    """Base class of attributes: the public facts about one column that releases model.
+    """Base class of attributes: public facts about a column of a table that synthesizers model.
 
     It is not created itself. Use :class:`Categorical` or :class:`Ordinal` for columns with levels,
     :class:`Numeric`, :class:`Date` or :class:`DateTime` for numbers and dates, and
@@ -479,7 +479,7 @@ class Attribute(Column, abstract=True):
         return self.size + (self.not_applicable is not None)
 
     def with_one_missing_kind(self) -> Self:
-        """Return an attribute with "missing" in place of "refused", "unknown" and "not asked".
+        """Return an attribute in which refused, unknown and not asked cells all count as missing.
 
         "Not applicable" stays separate. Labels are dropped. Private rows of the attribute must be
         coded anew.

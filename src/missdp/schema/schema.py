@@ -681,7 +681,7 @@ class Schema(Record):
 
     @property
     def tables(self) -> dict[str, SchemaTable]:
-        """Facts of the schema about all rows, by the name of their table in a TOML file.
+        """Facts about all rows (unit, weights, file format), by the name of their table in TOML.
 
         Facts that equal their defaults are left out.
 
@@ -709,7 +709,7 @@ class Schema(Record):
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
-        """Read a schema from a TOML file.
+        """Read a schema, the public facts about a table, from a TOML file.
 
         Parameters
         ----------
@@ -740,7 +740,9 @@ class Schema(Record):
         comments: Mapping[str, Iterable[str]] | None = None,
         notes: str = "",
     ) -> None:
-        """Write the schema to a TOML file, completely or not at all.
+        """Write a schema, the public facts about a table, to a TOML file.
+
+        The file is written completely or not at all.
 
         Parameters
         ----------

@@ -213,7 +213,7 @@ class DuckDBSource(StreamedSource):
         return cls(select_relation(connection, sql), schema, n_jobs=n_jobs)
 
     def code_blocks(self) -> Iterator[Block]:
-        """Read the codes of all private rows in one pass, a batch of rows at a time.
+        """Read all private rows in one pass as codes, numbers of levels and bins, by batches.
 
         Yields
         ------

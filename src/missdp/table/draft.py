@@ -209,7 +209,7 @@ class Draft:
 
 
 def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") -> Draft:
-    """Draft a schema that reads every column, with reasons for columns that stay unread.
+    """Draft a schema from private rows, with reasons for columns that stay unread.
 
     All private rows are read, and nothing is charged. The draft is therefore for the curator only.
 

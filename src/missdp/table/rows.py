@@ -42,7 +42,12 @@ _AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
 
 
 def _nothing() -> None:
-    """Do nothing: the default function ``close`` of `Rows`, for rows without a connection."""
+    """Do nothing: the default function ``close`` of `Rows`, for rows without a connection.
+
+    Examples
+    --------
+    >>> Rows.of({"age": [31, None]}).close()
+    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)

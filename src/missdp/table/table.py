@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Rows of a table in memory, as integer codes. Private, unless made from released values.
+    """Rows of a table in memory, stored as codes of levels, bins and missing values.
 
     Use :meth:`read` for any frame or file, and :meth:`from_codes` for codes. All inputs have one
     representation. Each attribute has an array of codes: ``0`` to ``size - 1`` for levels, bins and
@@ -221,7 +221,7 @@ class Table:
     def from_codes(
         cls, schema: Schema, codes: Mapping[str, ArrayLike], *, kind: FrameKind = "pandas"
     ) -> Table:
-        """Create a table of rows from the codes of their cells.
+        """Create a table from the codes of its cells, numbers that stand for levels and bins.
 
         Numeric attributes get bins without numbers.
 
