@@ -362,6 +362,8 @@ def import_optional(name: str, *, purpose: str) -> Any:
     ------
     MissingDependencyError
         If the module cannot be imported.
+    KeyError
+        If the package is not listed in ``EXTRA_OF``.
 
     Examples
     --------

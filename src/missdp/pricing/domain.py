@@ -558,8 +558,8 @@ class TableDistance:
         Raises
         ------
         ParameterError
-            If the result has a negative distance or no finite distance, as for a negative or
-            infinite ``shift``.
+            If the result has a negative distance, or shifted rows without any finite distance. A
+            negative ``lipschitz`` is an example.
 
         Examples
         --------

@@ -261,7 +261,8 @@ class ColumnImputer(Imputer):
         Raises
         ------
         ParameterError
-            If ``max_incomplete`` is not below the number of rows.
+            If the bound needs ``max_incomplete`` below the number of rows and it is not, as for a
+            mean.
         """
         if domain.columns == 1:  # A row is either observed or imputed.
             return domain.radius

@@ -280,6 +280,8 @@ class Table:
         ------
         DataError
             If the columns have different lengths.
+        KeyError
+            If the block has no codes of an attribute of the schema.
         """
         return cls(schema, _columns(block, schema.names), kind=kind)
 
