@@ -264,7 +264,7 @@ class BoundedObservation(Condition):
     Raises
     ------
     ParameterError
-        If ``p_max`` is not in [0, 1].
+        If ``p_max`` is not in [0, 1], or ``together`` is not true or false.
 
     Examples
     --------
@@ -319,7 +319,7 @@ class DatasetCollection(Condition):
     Raises
     ------
     ParameterError
-        If a number is out of range.
+        If a number is out of range, or a field has the wrong type.
 
     References
     ----------
@@ -366,7 +366,7 @@ class EigenGap(Condition):
     Raises
     ------
     ParameterError
-        If a number is out of range.
+        If a number is out of range, or a field has the wrong type.
 
     Examples
     --------
@@ -516,9 +516,8 @@ class ExplicitSeed(Condition):
 class BinsFromRelease(Condition):
     """Condition of a guarantee: another release found the bins of numeric attributes.
 
-    The cost of the other release is not part of the guarantee.
-
-    The condition is stated with the guarantee and not checked.
+    The cost of the other release is not part of the guarantee. The condition is stated with the
+    guarantee and not checked.
 
     Parameters
     ----------
@@ -552,9 +551,8 @@ class BinsFromRelease(Condition):
 class LevelsFromRelease(Condition):
     """Condition of a guarantee: an earlier fit found the undeclared levels of attributes.
 
-    The cost of the earlier fit is not part of the guarantee.
-
-    The condition is stated with the guarantee and not checked.
+    The cost of the earlier fit is not part of the guarantee. The condition is stated with the
+    guarantee and not checked.
 
     Parameters
     ----------
@@ -690,9 +688,7 @@ class RefusalsNotPrivate(Condition):
     """Condition of a guarantee: errors that a private row causes are not covered.
 
     Causes are a cell outside the declared domain, if a schema has ``outside="error"``, and a
-    malformed row of a CSV file.
-
-    It is stated with the guarantee.
+    malformed row of a CSV file. The condition is stated with the guarantee.
 
     Examples
     --------
@@ -742,9 +738,7 @@ class FloatingPointTraining(Condition):
     Training clips and adds gradients in double precision, and the proof takes real numbers. The
     noise itself is exact: whole multiples of a small step, drawn from the source of noise of the
     release. Clipping and sums are rounded. Rounding at the kink of an activation may depend on the
-    rows of a sample together.
-
-    It is stated with the guarantee and not checked.
+    rows of a sample together. The condition is stated with the guarantee and not checked.
 
     Examples
     --------

@@ -228,9 +228,9 @@ class RowDomain:
             If the input is not a two-dimensional table of the declared shape. A `Table` with bins
             in place of numbers raises the error, too.
         SchemaError
-            If the domain is complete and an attribute of a `Table` is not applicable to some
-            rows. A schema of a `Table` with facts that are not declared public raises the
-            error, too.
+            If the domain is complete and an attribute of a `Table` is not applicable to some rows.
+            A schema with a unit of protection, weights, or facts that are not declared public
+            raises the error, too.
 
         Examples
         --------
@@ -260,7 +260,8 @@ class RowDomain:
             If the numbers of rows and columns differ from the declared numbers. A ragged list, or a
             `Table` with bins in place of numbers, raises the error, too.
         SchemaError
-            If the schema of a `Table` has facts that are not declared public.
+            If the schema of a `Table` has a unit of protection, weights, or facts that are not
+            declared public.
         """
         declared = (self.rows, self.columns)
         if isinstance(values, (list, tuple)):

@@ -641,8 +641,8 @@ class PrivateLogisticRegression(_LinearModel):
         DataError
             If the rows are not a table with the columns of the fit.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows. Facts of its schema that
-            are not declared public raise the error, too.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         """
         return self._predictor(X)
 
@@ -667,8 +667,8 @@ class PrivateLogisticRegression(_LinearModel):
         DataError
             If the rows are not a table with the columns of the fit.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows. Facts of its schema that
-            are not declared public raise the error, too.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         """
         from scipy.special import expit
 
@@ -697,8 +697,8 @@ class PrivateLogisticRegression(_LinearModel):
         DataError
             If the rows are not a table with the columns of the fit.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows. Facts of its schema that
-            are not declared public raise the error, too.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         """
         first, second = self._pair()
         return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
@@ -835,7 +835,7 @@ class PrivateLinearRegression(_LinearModel):
         DataError
             If the rows are not a table with the columns of the fit.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows. Facts of its schema that
-            are not declared public raise the error, too.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         """
         return self._predictor(X)

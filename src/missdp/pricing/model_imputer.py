@@ -288,11 +288,14 @@ class DPImputer(StableTransformer):
         Raises
         ------
         DataError
-            If the data does not stream.
+            If the data does not stream. Rows that cannot be read or do not fit the schema raise the
+            error while blocks are read.
         ParameterError
             If ``model`` is not a synthesizer.
         NotFittedError
             If the model is not fitted.
+        SchemaError
+            If the model's schema has a unit of protection or weights, when the first block is read.
         """
         fill, schema = self._completed(), self.schema_
         if not is_streamed(data):

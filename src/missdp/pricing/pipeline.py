@@ -229,8 +229,8 @@ class PricedPipeline(Parameters):
             If a parameter is out of range, or the estimator has a budget of its own. Nothing is
             charged.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows, or facts of its schema
-            are not declared public.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         LedgerError
             If the schema of a `Table` names a ledger and the budget is not a part of it.
         UnprovenError
@@ -260,8 +260,8 @@ class PricedPipeline(Parameters):
         Parameters
         ----------
         multiplier : float
-            The new ``noise_multiplier`` of the estimator: noise scale over sensitivity, from
-            1e-9 to 1e10.
+            The new ``noise_multiplier`` of the estimator: noise scale over sensitivity, from 1e-9
+            to 1e10.
 
         Returns
         -------
@@ -519,8 +519,8 @@ def propose_test_release(
         If a parameter is out of range, or the estimator has a budget of its own. Nothing is
         charged.
     SchemaError
-        If an attribute of a `Table` is not applicable to some rows, or facts of its schema are
-        not declared public.
+        If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+        protection, weights, or facts that are not declared public raises the error, too.
     LedgerError
         If the schema of a `Table` names a ledger and the budget is not a part of it.
     UnprovenError

@@ -181,8 +181,8 @@ class PrivateEstimator(Parameters):
             If the rows are not a two-dimensional table, or the target has another length.
             Nothing is charged.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows, or facts of its schema
-            are not declared public.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         LedgerError
             If the schema of a `Table` names a ledger and the budget is not a part of it.
         UnprovenError

@@ -176,7 +176,8 @@ class VectorQuery:
         Returns
         -------
         PrivacyMap
-            It includes the rounding of the vector to a grid.
+            Public bounds in zero-concentrated, pure and Rényi DP, as functions of a
+            `TableDistance`. They include the rounding of the vector to a grid.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         if self.averages:
@@ -197,7 +198,8 @@ class VectorQuery:
         Returns
         -------
         VectorNoise
-            Public. The scale of the noise does not depend on the distance.
+            The public mechanism, which adds noise to a vector. The scale of the noise does not
+            depend on the distance.
         """
         shift = self.sensitivity.largest_shift(distance)
         return VectorNoise(self.noise, self.scale, sensitivity=shift, integer=self.integer)
@@ -260,27 +262,29 @@ class Loss:
     Parameters
     ----------
     radius : float
-        Largest Euclidean norm R of a row that the constants hold for. The row includes
-        ``constant``.
+        Largest Euclidean norm R of a row that the constants hold for, finite and above 0. In the
+        units of the columns. The row includes ``constant``.
     coefficient_norm : float
-        Largest Euclidean norm B of the coefficients that the constants hold for.
+        Largest Euclidean norm B of the coefficients that the constants hold for, finite and above
+        0.
     lipschitz : float
-        Largest Euclidean norm of one row's gradient.
+        Largest Euclidean norm of one row's gradient, finite and above 0.
     smoothness : float
-        Lipschitz constant of one row's gradient in the row (target fixed).
+        Lipschitz constant of one row's gradient in the row (target fixed), finite and above 0.
     curvature : float
-        Lipschitz constant of one row's gradient in the coefficients.
+        Lipschitz constant of one row's gradient in the coefficients, finite and above 0.
     slope : callable
         ``slope(scores, target)`` returns the derivative of the loss in the score, one number
         for each row. It must depend on its arguments alone.
     target_bound : float, default 1.0
-        The target is read as numbers, clipped to this absolute value. Other entries count as 0.
+        The target is read as numbers, clipped to this absolute value, which is finite and above 0.
+        Other entries count as 0.
     positive : tuple, default ()
         If not empty, the target is read as labels instead: these labels count as 1, all others
         as -1.
     constant : float, default 0.0
         If above 0, a public number that is appended to every row. Its coefficient makes an
-        intercept.
+        intercept. At least 0 and finite.
 
     Raises
     ------
@@ -327,9 +331,10 @@ class Loss:
         Parameters
         ----------
         radius : float
-            Largest Euclidean norm R of a row x, the constant included.
+            Largest Euclidean norm R of a row x, finite and above 0, in the units of the columns.
+            The constant is included.
         coefficient_norm : float
-            Largest Euclidean norm B of the coefficients theta.
+            Largest Euclidean norm B of the coefficients theta, finite and above 0.
         positive : tuple, default (1,)
             Labels that count as 1. All others count as -1.
         constant : float, default 0.0
@@ -338,7 +343,7 @@ class Loss:
         Returns
         -------
         Loss
-            Public.
+            Public. Its constants are proven for rows and coefficients of these norms.
 
         Raises
         ------
@@ -380,16 +385,17 @@ class Loss:
         Parameters
         ----------
         radius : float
-            Largest Euclidean norm R of a row x.
+            Largest Euclidean norm R of a row x, finite and above 0, in the units of the columns.
         coefficient_norm : float
-            Largest Euclidean norm B of the coefficients theta.
+            Largest Euclidean norm B of the coefficients theta, finite and above 0.
         target_bound : float
-            Largest absolute value Y of a target y. Targets are clipped to it.
+            Largest absolute value Y of a target y, finite and above 0, in the units of the target.
+            Targets are clipped to it.
 
         Returns
         -------
         Loss
-            Public.
+            Public. Its constants are proven for rows and coefficients of these norms.
 
         Raises
         ------
@@ -624,7 +630,8 @@ class GradientQuery:
         Returns
         -------
         PrivacyMap
-            It covers all steps together, and includes rounding.
+            Public bounds in zero-concentrated or Rényi DP, as functions of a `TableDistance`. They
+            cover all steps together, and include rounding.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         slack += _sum_slack(self._read, self.multiplier)
@@ -648,7 +655,8 @@ class GradientQuery:
         Returns
         -------
         VectorNoise
-            Public. The scale of the noise does not depend on the distance.
+            The public mechanism, which adds Gaussian noise to a gradient. The scale of the noise
+            does not depend on the distance.
         """
         n, unit = self._read, self._unit
         replaced, shifted = min(distance.replaced, n), min(distance.shifted_rows, n)

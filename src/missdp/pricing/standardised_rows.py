@@ -58,8 +58,8 @@ class StandardisedRows:
     DataError
         If the table has another shape than declared.
     SchemaError
-        If an attribute of a `Table` is not applicable to some rows, or facts of its schema are
-        not declared public.
+        If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+        protection, weights, or facts that are not declared public raises the error, too.
     ParameterError
         If ``test`` is not exactly a `TestPlan`.
 

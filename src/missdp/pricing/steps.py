@@ -151,7 +151,7 @@ TrimmedRange = _condition(
     20,
     0.5,
     trim="Number of observed values that are dropped at either end of a column, at least 1.",
-    at_most="Largest range of the retained values, at least 0, in the units of the column.",
+    at_most="Largest difference of these two values, at least 0, in the units of the column.",
 )
 MinEigenvalue = _condition(
     "MinEigenvalue",
@@ -559,9 +559,9 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
             raise the error, too, if the step needs complete rows. A `PricedPipeline` fills
             missing cells before.
         SchemaError
-            If the step fills missing cells of a `Table` with an attribute that is not
-            applicable to some rows. A schema with facts that are not declared public raises the
-            error, too.
+            If the step fills missing cells of a `Table` with an attribute that is not applicable to
+            some rows. A schema with a unit of protection, weights, or facts that are not declared
+            public raises the error, too.
         """
         table = self._checked(X)
         self.n_features_in_ = table.shape[1]
@@ -588,6 +588,10 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         DataError
             If the table has another number of columns than the fitted table, or no row. Missing
             cells raise the error, too, if the step needs complete rows.
+        SchemaError
+            If a `Table` has facts that are not declared public, a unit of protection or weights. A
+            step that fills missing cells also raises it for an attribute that is not applicable to
+            some rows.
         """
         columns, table = self.n_features_in_, self._checked(X)
         if table.shape[1] != columns:

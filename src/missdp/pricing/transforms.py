@@ -927,7 +927,8 @@ class Quantizer(StableTransformer):
         DataError
             If the input is not a table with at least one row and one column, or cells are missing.
         SchemaError
-            If the schema of a `Table` has facts that are not declared public.
+            If the schema of a `Table` has a unit of protection, weights, or facts that are not
+            declared public.
         """
         return np.asarray(self.fit(X)._private(np.empty(0)))
 

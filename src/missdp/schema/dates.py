@@ -619,7 +619,7 @@ class DateTime(Date):
     format : str, optional
         The format of times in text or numbers, as for :class:`Date`. A pattern may also have
         ``%H``, ``%-H``, ``%M``, ``%S`` and ``%z``. By default ISO 8601.
-    bins, edges, spikes : optional
+    bins, edges, spikes : int or Binning, tuple of str, tuple of str, optional
         Number of bins of equal width or released bins, bin edges, and single values, as for
         :class:`Date`. Edges and spikes are text, such as ``"2018-01-01T08:00"``.
     nullable : bool, default False

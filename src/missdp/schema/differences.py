@@ -62,7 +62,7 @@ class Difference(Numeric):
         The date that is computed from the other date. By default the date with the wider bounds. If
         the other date may be missing, :class:`EitherDate` is modelled too, so that the computed
         date may be present without the other date.
-    bins, edges, spikes : optional
+    bins, edges, spikes : int or Binning, tuple of float, tuple of float, optional
         Number of bins of equal width or released bins, bin edges, and single values, as for
         :class:`Numeric`. Edges and spikes are in ``unit``.
     nullable : bool, default False

@@ -56,8 +56,7 @@ class Rows:
 
     Use :meth:`of` for frames, files and relations, and :meth:`of_parts` for many Parquet files.
     `missdp.engines` has functions for databases. Pass the result to synthesizers or to
-    `Table.read`. The rows are private. The names of the columns are public, since a schema declares
-    them.
+    `Table.read`. The rows are private. Names of columns that a schema declares are public.
 
     Parameters
     ----------
