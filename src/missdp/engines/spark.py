@@ -179,8 +179,6 @@ class SparkSource(StreamedSource):
 
     Attributes
     ----------
-    schema : Schema
-        Public facts about the columns.
     engine : str
         Class attribute: the public name of the engine, ``"Spark"``.
 

@@ -172,7 +172,7 @@ class Draft:
         Columns with levels, or ignored columns, that look like dates or like numbers in another
         format. By name, with the reasons.
     notes : str, default ""
-        Comments in TOML about these columns, with blocks to be uncommented.
+        Comments in TOML about these columns, with blocks to be uncommented. Private.
     reasons : mapping of str to str, default {}
         The reason for the draft of each column, by its name, in a line. Private.
 
