@@ -63,12 +63,17 @@ class Condition(Record, abstract=True):
     sentence: ClassVar[str]
 
     def statement(self) -> str:
-        """Return this assumption as one plain sentence, as a printed guarantee states it.
+        """Return the assumption of a condition as one plain sentence, as a guarantee prints it.
 
         Returns
         -------
         str
-            The sentence. Public.
+            The sentence, with the public values of the fields. Public.
+
+        Examples
+        --------
+        >>> DeclaredRowCount(100).statement()
+        'The number of rows, 100, is public: the guarantee does not hide it.'
         """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         texts = {n: ", ".join(map(str, v)) if type(v) is tuple else v for n, v in values.items()}
@@ -114,7 +119,7 @@ Rates = Annotated[
 
 @dataclass(frozen=True)
 class MissingCompletelyAtRandom(Condition):
-    """Condition of a guarantee: cells go missing at random, independently, with known rates.
+    """Condition of a guarantee: cells go missing completely at random, with known probabilities.
 
     Cells go missing independently across attributes and rows. The condition permits amplification:
     a smaller epsilon for the table before values went missing (`missdp.ground_truth`). It is stated
@@ -131,6 +136,10 @@ class MissingCompletelyAtRandom(Condition):
     ------
     ParameterError
         If an attribute is named twice, or a probability is not in [0, 1].
+
+    References
+    ----------
+    Rubin (1976), for the term. Mohapatra et al. (2024), for the amplification.
 
     Examples
     --------
@@ -159,12 +168,13 @@ class MissingCompletelyAtRandom(Condition):
 
     @property
     def rates(self) -> str:
-        """Return the probabilities that cells are observed, in words.
+        """List of the probabilities that cells are observed, as a text for people.
 
         Returns
         -------
         str
-            A list of probabilities and attribute names, such as ``"0.75 for Income"``. Public.
+            A list of probabilities and attribute names, such as ``"0.75 for Income and 1 for every
+            other attribute"``. Public.
         """
         rates = ", ".join(f"{rate:.6g} for {name}" for name, rate in self.observed)
         return f"{rates} and 1 for every other attribute" if rates else "1 for every attribute"
@@ -215,6 +225,10 @@ class RowIndependentMissingness(Condition):
     that implies it (Mohapatra et al. 2024, Theorem 5.2). It does not reduce epsilon. It is stated
     with the guarantee and not checked.
 
+    References
+    ----------
+    Mohapatra et al. (2024), Theorem 5.2.
+
     Examples
     --------
     >>> RowIndependentMissingness().implies_row_independence
@@ -244,12 +258,13 @@ class BoundedObservation(Condition):
         Upper bound, in [0, 1], on the probability that a row is observed on *at least one* set of
         required attributes of a release. This includes sets that the release might have used.
     together : bool, default False
-        Whether the bound covers all releases of `missdp.ground_truth.joint` together.
+        False if the bound holds for each release by itself. True if it covers all releases of
+        `missdp.ground_truth.joint` together.
 
     Raises
     ------
     ParameterError
-        If ``p_max`` is not in [0, 1].
+        If ``p_max`` is not in [0, 1], or ``together`` is not true or false.
 
     Examples
     --------
@@ -268,7 +283,7 @@ class BoundedObservation(Condition):
     implies_row_independence, holds_for_every_mask = True, True
 
     def statement(self) -> str:
-        """Return this assumption about observed rows as one plain sentence.
+        """Return the assumption that rows are read with a limited probability, as one sentence.
 
         Returns
         -------
@@ -299,12 +314,16 @@ class DatasetCollection(Condition):
     n : int
         Number of rows of every table in the collection, at least 1.
     description : str, default ""
-        Further limits of the collection in words.
+        Further limits of the collection in words. Empty: no further limits.
 
     Raises
     ------
     ParameterError
-        If a number is out of range.
+        If a number is out of range, or a field has the wrong type.
+
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), section 4.1.
 
     Examples
     --------
@@ -317,7 +336,7 @@ class DatasetCollection(Condition):
     description: str = ""
 
     def statement(self) -> str:
-        """Return this assumption about the collection of tables as one plain sentence.
+        """Return the assumption about the collection of tables as one plain sentence.
 
         Returns
         -------
@@ -335,17 +354,19 @@ class EigenGap(Condition):
     Guarantees of private pipelines with a principal component analysis use the condition. It is
     stated with the guarantee and not checked.
 
+    The second-moment matrix of rows X is X'X / n, for n rows.
+
     Parameters
     ----------
     k : int
         Number of the gap, between the k-th and the (k+1)-th largest eigenvalue, at least 1.
     at_least : float
-        Declared lower bound of the difference, above 0.
+        Declared lower bound of the difference, above 0, in squared units of the columns.
 
     Raises
     ------
     ParameterError
-        If a number is out of range.
+        If a number is out of range, or a field has the wrong type.
 
     Examples
     --------
@@ -357,7 +378,7 @@ class EigenGap(Condition):
     at_least: Positive
 
     def statement(self) -> str:
-        """Return this assumption about eigenvalues as one plain sentence.
+        """Return the assumption that two eigenvalues differ enough, as one plain sentence.
 
         Returns
         -------
@@ -380,7 +401,12 @@ class PublicDomain(Condition):
     Parameters
     ----------
     note : str, default ""
-        Source of the domain, such as a questionnaire. Public.
+        Source of the domain, such as a questionnaire. Public. Empty: no source is printed.
+
+    Raises
+    ------
+    ParameterError
+        If the note is not text.
 
     Examples
     --------
@@ -394,7 +420,7 @@ class PublicDomain(Condition):
     holds_for_every_mask = True
 
     def statement(self) -> str:
-        """Return this assumption about the declared domain as one plain sentence.
+        """Return the assumption that facts about columns are public, as one plain sentence.
 
         Returns
         -------
@@ -418,6 +444,11 @@ class DataDependentDomain(Condition):
     attributes : iterable of str
         Names of these attributes. They are sorted.
 
+    Raises
+    ------
+    ParameterError
+        If the names are not a collection of text.
+
     Examples
     --------
     >>> DataDependentDomain(("sex", "age")).attributes
@@ -438,10 +469,18 @@ class DataDependentDomain(Condition):
 class DeclaredRowCount(Condition):
     """Condition of a guarantee: the number of rows is public, so it is not protected.
 
+    Preprocessing under replace-one adjacency (one row is replaced) states it. It is stated with the
+    guarantee and not checked.
+
     Parameters
     ----------
     n : int
         The declared number of rows, at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If the number is not a whole number of at least 0.
 
     Examples
     --------
@@ -477,7 +516,8 @@ class ExplicitSeed(Condition):
 class BinsFromRelease(Condition):
     """Condition of a guarantee: another release found the bins of numeric attributes.
 
-    The cost of the other release is not part of the guarantee.
+    The cost of the other release is not part of the guarantee. The condition is stated with the
+    guarantee and not checked.
 
     Parameters
     ----------
@@ -485,6 +525,11 @@ class BinsFromRelease(Condition):
         Names of the attributes.
     release : str
         Public description of the other release.
+
+    Raises
+    ------
+    ParameterError
+        If a name or the description is not text.
 
     Examples
     --------
@@ -506,12 +551,18 @@ class BinsFromRelease(Condition):
 class LevelsFromRelease(Condition):
     """Condition of a guarantee: an earlier fit found the undeclared levels of attributes.
 
-    The cost of the earlier fit is not part of the guarantee.
+    The cost of the earlier fit is not part of the guarantee. The condition is stated with the
+    guarantee and not checked.
 
     Parameters
     ----------
     attributes : tuple of str
         Names of the attributes.
+
+    Raises
+    ------
+    ParameterError
+        If a name is not text.
 
     Examples
     --------
@@ -541,6 +592,11 @@ class RowsWithoutUnit(Condition):
     column : str
         Name of the identifying column.
 
+    Raises
+    ------
+    ParameterError
+        If the name is not text.
+
     Examples
     --------
     >>> print(RowsWithoutUnit("patient"))
@@ -563,6 +619,11 @@ class WeightsOfRows(Condition):
     ----------
     column : str
         Name of the column of weights.
+
+    Raises
+    ------
+    ParameterError
+        If the name is not text.
 
     Examples
     --------
@@ -605,6 +666,11 @@ class CountedOutsideTheKernel(Condition):
     engine : str
         Public name of the engine, or of the type of a custom source.
 
+    Raises
+    ------
+    ParameterError
+        If the name is not text.
+
     Examples
     --------
     >>> print(CountedOutsideTheKernel("Spark"))
@@ -622,7 +688,15 @@ class RefusalsNotPrivate(Condition):
     """Condition of a guarantee: errors that a private row causes are not covered.
 
     Causes are a cell outside the declared domain, if a schema has ``outside="error"``, and a
-    malformed row of a CSV file.
+    malformed row of a CSV file. The condition is stated with the guarantee.
+
+    Examples
+    --------
+    >>> RefusalsNotPrivate().holds_for_every_mask
+    True
+    >>> print(RefusalsNotPrivate())
+    The guarantee does not cover a refusal: a table is refused for a malformed row of a CSV
+    file, or for a cell outside the domain if the schema says so.
     """
 
     holds_for_every_mask = True
@@ -664,7 +738,13 @@ class FloatingPointTraining(Condition):
     Training clips and adds gradients in double precision, and the proof takes real numbers. The
     noise itself is exact: whole multiples of a small step, drawn from the source of noise of the
     release. Clipping and sums are rounded. Rounding at the kink of an activation may depend on the
-    rows of a sample together.
+    rows of a sample together. The condition is stated with the guarantee and not checked.
+
+    Examples
+    --------
+    >>> print(FloatingPointTraining())
+    Gradients of private training are computed in floating point: the proof takes gradients,
+    clipping, sums and noise as real numbers.
     """
 
     holds_for_every_mask = True
@@ -683,12 +763,12 @@ class Assumption(Condition):
     Parameters
     ----------
     text : str
-        One sentence. Public.
+        One sentence, not empty. Public.
 
     Raises
     ------
     ParameterError
-        If the text is empty.
+        If the text is empty or not text.
 
     Examples
     --------

@@ -60,6 +60,15 @@ class SchemaError(MissDPError, ValueError):
     """Error of a schema (public facts about columns) that is invalid, incomplete or not public.
 
     It is also a ``ValueError``. Functions that read a schema, or a table by a schema, raise it.
+
+    Examples
+    --------
+    >>> from missdp import Categorical
+    >>> try:
+    ...     Categorical(name="sex", levels=("f", "f"))
+    ... except SchemaError as error:
+    ...     print(error)
+    attribute 'sex': levels must be distinct
     """
 
 
@@ -68,6 +77,16 @@ class DataError(MissDPError, ValueError):
 
     It is also a ``ValueError``. The message never quotes a private value. The guarantee does not
     cover this error, since its cause may be a private row.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> schema = Schema((Categorical(name="sex", levels=("f", "m")),))
+    >>> try:
+    ...     Table.read({"age": [31]}, schema)
+    ... except DataError:
+    ...     print("the table has other columns than the schema")
+    the table has other columns than the schema
     """
 
 
@@ -122,6 +141,17 @@ class LedgerError(MissDPError):
     """Error of a ledger (a database of privacy budgets) that cannot be used or was changed.
 
     It is also raised for a request that the ledger does not accept. Nothing is released.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from missdp.governance import Ledger
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
+    >>> try:
+    ...     ledger.abandon("0" * 32)
+    ... except LedgerError:
+    ...     print("the ledger has no such request")
+    the ledger has no such request
     """
 
 
@@ -129,6 +159,15 @@ class NotFittedError(MissDPError, ValueError, AttributeError):
     """Error of using an estimator or synthesizer before it was fitted.
 
     It is also a ``ValueError`` and an ``AttributeError``, as scikit-learn expects.
+
+    Examples
+    --------
+    >>> from missdp import AllPairs
+    >>> try:
+    ...     AllPairs(epsilon=1.0).sample(10)
+    ... except NotFittedError:
+    ...     print("call fit first")
+    call fit first
     """
 
 
@@ -137,6 +176,16 @@ class OutputError(MissDPError, OSError):
 
     It is also an ``OSError``. Commands raise it before any budget is charged where this is
     possible.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema
+    >>> schema = Schema((Categorical(name="sex", levels=("f", "m")),))
+    >>> try:
+    ...     schema.to_toml("/no-such-folder/schema.toml")
+    ... except OutputError:
+    ...     print("no file was written")
+    no file was written
     """
 
 
@@ -144,6 +193,11 @@ class CheckFailedError(MissDPError, AssertionError):
     """Error of a synthesizer or mechanism that fails a check of `missdp.testing`.
 
     It is also an ``AssertionError``. The message lists the broken promises and remedies.
+
+    Examples
+    --------
+    >>> issubclass(CheckFailedError, AssertionError)
+    True
     """
 
 
@@ -151,11 +205,34 @@ class MissDPWarning(UserWarning):
     """Base class of all warnings of this library.
 
     It is a ``UserWarning``. Messages quote public facts only.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", MissDPWarning)  # warnings of this library become errors
+    >>> issubclass(SchemaWarning, MissDPWarning)
+    True
     """
 
 
 class SchemaWarning(MissDPWarning):
-    """Warning that the public facts of a schema are valid, but probably not intended."""
+    """Warning that the public facts of a schema are valid, but probably not intended.
+
+    An example is a set of rules that hardly any row can obey. The message quotes public facts only.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from missdp import Numeric, Schema
+    >>> from missdp.schema import Always
+    >>> columns = tuple(Numeric(name=n, lower=0, upper=99, integer=True) for n in "abcdefgh")
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     schema = Schema(columns, (Always("a < b and b < c and c < d and d < e and e < f"),))
+    >>> caught[0].category.__name__
+    'SchemaWarning'
+    """
 
 
 class WeakGuaranteeWarning(MissDPWarning):
@@ -180,6 +257,14 @@ class MissingDependencyError(MissDPError, ImportError):
 
     It is also an ``ImportError``. The message names the extra of ``pip install`` that installs the
     package.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise MissingDependencyError("Excel files need pip install 'missdp[excel]'")
+    ... except ImportError as error:
+    ...     print(error)
+    Excel files need pip install 'missdp[excel]'
     """
 
 
@@ -197,6 +282,12 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
     by : MissDPError or callable
         The new error, or a function from the original error to the new error. It may use public
         facts only, such as ``strerror`` of an ``OSError``.
+
+    Raises
+    ------
+    MissDPError
+        The error ``by``, at the end of the ``with`` block, if the block raised an error of
+        ``kinds``.
 
     Examples
     --------
@@ -270,7 +361,9 @@ def import_optional(name: str, *, purpose: str) -> Any:
     Raises
     ------
     MissingDependencyError
-        If the package cannot be imported.
+        If the module cannot be imported.
+    KeyError
+        If the package is not listed in ``EXTRA_OF``.
 
     Examples
     --------
@@ -309,6 +402,11 @@ def did_you_mean(
         The sentence with the full stop before it. It ends the message. The text is empty if no
         valid name is similar.
 
+    Notes
+    -----
+    A message is an output without noise. So names from private data must never be passed as
+    ``valid``.
+
     Examples
     --------
     >>> did_you_mean("agee", ["sex", "age"]), did_you_mean("town", ["sex", "age"])
@@ -334,9 +432,10 @@ def check_integer(name: str, value: Any, *, min_value: int = 1) -> int:
     name : str
         Name of the parameter in the message.
     value : int or float
-        Value of the parameter. A float must be an integer, such as 3.0.
+        Value of the parameter. A float must be a whole number, such as 3.0. True and false are not
+        valid.
     min_value : int, default 1
-        The smallest valid value.
+        The smallest valid value, included.
 
     Returns
     -------
@@ -397,7 +496,7 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
     Parameters
     ----------
     epsilon : float
-        The privacy budget of one fit or query.
+        The privacy budget of one fit or query, from 1e-6 to 10,000. True and false are not valid.
     name : str, default "epsilon"
         Name of the parameter in the message.
 
@@ -449,7 +548,7 @@ def check_choice(name: str, value: Any, choices: Iterable[object]) -> Any:
 
 
 def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one attribute name, or several names, as a tuple of text.
+    """Return attribute names as a tuple of text, whether a single name or several names are given.
 
     Parameters
     ----------
@@ -466,7 +565,7 @@ def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
     Raises
     ------
     ParameterError
-        If an element is not a text.
+        If ``names`` is not iterable, or an element is not a text.
 
     Examples
     --------
@@ -498,11 +597,11 @@ def check_number(
     name : str
         Name of the parameter in the message.
     value : int or float
-        Value of the parameter.
+        Value of the parameter. True and false are not valid.
     min_value, max_value : float, default 0 and 1e100
-        The valid range.
+        The smallest and the largest valid value. ``max_value`` may be infinite.
     exclude_min, exclude_max : bool, default False
-        Whether the end of the range is itself invalid.
+        True if the end of the range is itself invalid.
 
     Returns
     -------

@@ -46,18 +46,23 @@ def progress_bar(
 
     Parameters
     ----------
-    label : str
+    label : str, default "starting"
         Text before the bar until a stage is named.
     console : rich console, optional
-        Console of the bar, by default standard error. Notebooks need the package ``ipywidgets``.
+        Console of the bar. None: standard error. Notebooks need the package ``ipywidgets``.
     write : callable, optional
-        Function that gets the name of each stage if no bar can be drawn. By default commands print
-        the stages of work that takes longer than two seconds, and Python prints none.
+        Function that gets the name of each stage if no bar can be drawn. None: commands print the
+        stages of work that takes longer than two seconds, and Python prints none.
 
     Yields
     ------
     callable
-        Function of the name of a stage, and of the share of the work that is done or None.
+        Function ``progress(stage, done)`` of the name of a stage, and of the share of the work that
+        is done, from 0 to 1. None stands for an unknown share.
+
+    Notes
+    -----
+    Stages and shares are public: they do not depend on private rows.
 
     Examples
     --------

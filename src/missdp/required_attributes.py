@@ -51,7 +51,7 @@ def as_required_attributes(required: RequiredAttributes) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class FixedRequirements(Condition):
-    """Condition of a guarantee: required attributes of mechanisms were fixed without the data.
+    """Condition of a guarantee: the attributes that mechanisms require were fixed without the data.
 
     Required attributes are attributes that a row must have observed to be read. Pass the condition
     as ``structure=`` to `missdp.ground_truth.ground_truth_guarantee`. It is stated with the
@@ -71,7 +71,7 @@ class FixedRequirements(Condition):
 
 @dataclass(frozen=True, kw_only=True)
 class DataChosenRequirements(Condition):
-    """Condition of a guarantee: required attributes of mechanisms were chosen from the data.
+    """Condition of a guarantee: the attributes that mechanisms require were chosen from the data.
 
     Required attributes are attributes that a row must have observed to be read. The mechanisms that
     chose them are among the charged events. Pass the condition as ``structure=`` to
@@ -83,7 +83,8 @@ class DataChosenRequirements(Condition):
     attributes : iterable of str
         Every attribute that a required set could have: normally all columns of the schema.
     smallest : int, default 0
-        Smallest number of attributes of a required set, for all data. 0 states no limit.
+        Smallest number of attributes of a required set, for all data, from 0 to the number of
+        attributes. 0 states no limit.
     always : iterable of str, default ()
         Attributes of every required set, for all data.
     distinct_targets : bool, default False
@@ -93,7 +94,8 @@ class DataChosenRequirements(Condition):
     Raises
     ------
     ParameterError
-        If ``smallest`` exceeds the number of attributes, or ``always`` has other attributes.
+        If ``smallest`` exceeds the number of attributes, ``always`` has other attributes, or a
+        field has the wrong type.
 
     Examples
     --------
@@ -115,12 +117,12 @@ class DataChosenRequirements(Condition):
             raise ParameterError("always must be among the attributes")
 
     def statement(self) -> str:
-        """Return this assumption about chosen attributes as one plain sentence.
+        """Return the assumption that the data chose the required attributes, as a text.
 
         Returns
         -------
         str
-            The sentence that a printed guarantee states. Public.
+            The text that a printed guarantee states, one or two sentences. Public.
         """
         facts = []
         if self.smallest:
@@ -180,20 +182,28 @@ def _sorted_sets(required_sets: tuple[tuple[str, ...], ...]) -> tuple[tuple[str,
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenRequirements(Condition):
-    """Condition of a guarantee: marginals were chosen from the data, up to a fixed cap.
+    """Condition of a guarantee: marginals were chosen from the data, within a fixed privacy cost.
 
-    A marginal is a table of counts over some attributes. Three caps are known: of events labelled
-    `chosen`, of events labelled `selections`, and of all other events. Selections use the
-    exponential mechanism. The required attributes of other events were fixed. The condition is
-    stated with the guarantee and not checked.
+    A marginal is a table of counts over some attributes. A cap is the largest privacy cost of some
+    events. Three caps are known: of events labelled `chosen`, of events labelled `selections`, and
+    of all other events. Selections use the exponential mechanism. The required attributes of other
+    events were fixed. The condition is stated with the guarantee and not checked.
 
     Parameters
     ----------
     among : iterable of iterable of str
-        For each candidate marginal, the attributes that a row must have observed to be read. Empty:
-        every row is read.
+        For each candidate marginal, the attributes that a row must have observed to be read. An
+        empty inner collection stands for every row.
     largest_share : float, default 1.0
-        Largest share of the cap that a single marginal gets, for all data. Above 0 and at most 1.
+        Largest share of the cap that a single marginal gets, for all data. Above 0 and at most 1. 1
+        states no limit.
+
+    Attributes
+    ----------
+    chosen : str
+        Class attribute: the label of events of chosen marginals.
+    selections : str
+        Class attribute: the label of events of selections.
 
     Raises
     ------
@@ -219,7 +229,7 @@ class ChosenRequirements(Condition):
             raise ParameterError("among and largest_share must not be empty, nor zero")
 
     def statement(self) -> str:
-        """Return this assumption about chosen marginals as one plain sentence.
+        """Return the assumption that the data chose marginals among candidates, as one sentence.
 
         Returns
         -------

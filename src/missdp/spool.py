@@ -23,10 +23,17 @@ class Spool:
     The file never has a name if the system supports this. It disappears when the process ends in
     any way. Several threads may read at the same time.
 
+    ``len`` returns the number of rows, and iteration yields the batches in order. Both are private.
+
     Parameters
     ----------
     batches : iterable of RecordBatch
-        The batches of rows. Private. All batches are read at once.
+        The batches of rows. Private. All batches are read once, when the storage is created.
+
+    Raises
+    ------
+    OSError
+        If the disk has no space for the rows, or the temporary file cannot be written.
 
     Examples
     --------

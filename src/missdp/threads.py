@@ -32,6 +32,26 @@ def one_blas_thread() -> Iterator[None]:
 
     The limit applies to the whole process. The first active block sets it, and the last block to
     end removes it.
+
+    Use it for many small matrices, for which several threads are slower than one.
+
+    Yields
+    ------
+    None
+        The limit holds within the block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> with one_blas_thread():
+    ...     total = np.ones((2, 2)) @ np.ones(2)
+    >>> total.tolist()
+    [2.0, 2.0]
+    >>> @one_blas_thread()
+    ... def product(a, b):
+    ...     return a @ b
+    >>> product(np.eye(2), np.ones(2)).tolist()
+    [1.0, 1.0]
     """
     with _lock:
         _inside.append(_inside[0] if _inside else _limited())
@@ -86,12 +106,23 @@ def map_in_order(
     items : iterable
         The items. A few items are read in advance.
     n_jobs : int, optional
-        Number of threads. None: the number of processors, at most 4.
+        Number of threads, at least 1. None: the number of processors, at most 4. With fewer than
+        two items, no thread is started.
 
     Yields
     ------
     object
         The value of the function for the next item.
+
+    Raises
+    ------
+    Exception
+        An error of the function, when its value would be yielded. Later items are cancelled.
+
+    Examples
+    --------
+    >>> list(map_in_order(lambda x: x * x, [1, 2, 3], n_jobs=2))
+    [1, 4, 9]
     """
     items = iter(items)
     begin = list(islice(items, 2))

@@ -191,18 +191,19 @@ class Variable:
 
 @dataclass(frozen=True)
 class CodeBook:
-    """The variables of a code book, and the schema that follows from them. Public.
+    """The variables of a code book (facts about columns), and the schema that follows from them.
 
     A code book is a document that describes the columns of a table. :func:`read_codebook` reads it
-    from a file, without any row of data. Facts that cannot be translated are listed, and nothing is
-    guessed.
+    from a file, without any row of data. All facts are public. Facts that cannot be translated are
+    listed, and nothing is guessed.
 
     Parameters
     ----------
     format : str
-        Name of the format, for human readers.
+        Name of the format, for human readers, such as "SPSS file".
     variables : tuple of Variable
-        Facts about columns, in the order of the code book.
+        Facts about columns, in the order of the code book. Each has a name, a domain, values,
+        bounds and labels.
     notes : tuple of str, default ()
         Facts about the table that could not be translated.
 
@@ -246,7 +247,7 @@ class CodeBook:
         return attributes, problems
 
     def schema(self) -> Schema:
-        """Return a schema of the variables for which the code book states enough facts.
+        """Return a schema of the columns for which the code book states enough facts.
 
         A variable needs a type, and its levels or bounds. `omitted` lists the others with reasons.
         Skip conditions become :class:`~missdp.schema.NotApplicable` rules, if they fit the
@@ -268,7 +269,7 @@ class CodeBook:
         return Schema(tuple(attributes.values()), tuple(self._rules()))
 
     def omitted(self) -> Mapping[str, str]:
-        """Return the variables of the code book that are not in the schema, with the reasons.
+        """Return the columns of the code book that are not in its schema, with the reasons.
 
         Returns
         -------
@@ -278,7 +279,7 @@ class CodeBook:
         return dict(self._attributes[1])
 
     def untranslated(self) -> tuple[str, ...]:
-        """Return conditions of the code book that do not fit the schema of its variables.
+        """Return the conditions of a code book that do not fit the schema of its columns.
 
         A condition on a column outside the schema is an example.
 

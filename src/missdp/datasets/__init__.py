@@ -31,9 +31,9 @@ class Dataset:
     Parameters
     ----------
     path : Path
-        The Parquet file with the rows.
+        The Parquet file with the public rows.
     schema_path : Path
-        The TOML file with the schema.
+        The TOML file with the schema of the rows.
 
     Examples
     --------
@@ -45,22 +45,34 @@ class Dataset:
     schema_path: Path
 
     def schema(self) -> Schema:
-        """Read the schema of the data set from its TOML file.
+        """Read the schema of a bundled data set from its TOML file.
 
         Returns
         -------
         Schema
             The columns, in the order of the file. Public.
+
+        Raises
+        ------
+        SchemaError
+            If the file cannot be read or does not make a schema.
         """
         return Schema.from_toml(self.schema_path)
 
     def table(self) -> Table:
-        """Read the rows of the data set into memory. They are public.
+        """Read the rows of a bundled public data set into memory.
 
         Returns
         -------
         Table
-            All rows, with missing cells. Public.
+            All rows, with missing cells, as codes and numbers. Public.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be read or does not fit the schema.
+        SchemaError
+            If the file of the schema cannot be read.
         """
         return Table.read(self.path, self.schema())
 

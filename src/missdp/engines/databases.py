@@ -51,12 +51,13 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
     Returns
     -------
     Rows
-        Private.
+        The private rows of the table or query. They are read from the file in each pass.
 
     Raises
     ------
     DataError
         If the database cannot be opened or does not have the table, or the query does not run.
+        Temporary files that cannot be written raise the error, too. The message quotes no cell.
     ParameterError
         If not exactly one of table and query is passed, or the query is not one SELECT statement.
 
@@ -135,7 +136,7 @@ def sql_rows(url: str, *, table: str | None = None, query: str | None = None) ->
     Returns
     -------
     Rows
-        Private. Its method ``close`` closes the connection.
+        The private rows of the table or query. Their method ``close`` closes the connection.
 
     Raises
     ------

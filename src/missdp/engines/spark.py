@@ -161,12 +161,12 @@ _MERGED_AT_ONCE = 2**20  # cells of a partition that adds counts
 
 
 class SparkSource(StreamedSource):
-    """Source that counts the rows of a Spark data frame in Spark. Only counts leave the executors.
+    """Source that lets Spark count the private rows of a Spark data frame.
 
-    Use it for tables that are stored or computed in a cluster. Each task of Spark encodes and
-    counts its rows as this package does for tables in memory. A guarantee then has the condition
-    `CountedOutsideTheKernel`: Spark reads and counts each row once. This condition is not checked.
-    The counts are exact and private.
+    Only counts leave the executors. Use it for tables that are stored or computed in a cluster.
+    Each task of Spark encodes and counts its rows as this package does for tables in memory. A
+    guarantee then has the condition `CountedOutsideTheKernel`: Spark reads and counts each row
+    once. This condition is not checked. The counts are exact and private.
 
     Parameters
     ----------
@@ -176,6 +176,11 @@ class SparkSource(StreamedSource):
     schema : Schema
         Public facts about the columns, without weights, differences of dates, keys, a file layout
         and dates with a time zone.
+
+    Attributes
+    ----------
+    engine : str
+        Class attribute: the public name of the engine, ``"Spark"``.
 
     Raises
     ------

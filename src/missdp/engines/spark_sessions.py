@@ -48,7 +48,7 @@ _LOCAL = {
 
 @contextlib.contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """Open a Spark session within a ``with`` block: the active session, or a new session.
+    """Open a Spark session in a ``with`` block: the active session if there is one, or a new one.
 
     A session of spark-submit or of the address in ``SPARK_REMOTE`` is used if there is one. A new
     session runs on all processors of this machine, without a web page and without a log. It accepts
@@ -64,6 +64,13 @@ def spark_session() -> Iterator[SparkSession]:
     ------
     MissingDependencyError
         If PySpark is not installed, or Spark does not start, for example without Java.
+
+    Examples
+    --------
+    >>> from missdp.engines import spark_session
+    >>> with spark_session() as session:  # doctest: +SKIP
+    ...     session.range(3).count()
+    3
     """
     with warnings.catch_warnings(action="ignore"):
         sessions = import_optional("pyspark.sql", purpose="Spark sessions").SparkSession
@@ -129,6 +136,14 @@ def spark_rows(rows: Rows | str, schema: Schema) -> Iterator[DataFrame]:
         If the data are a CSV file with a single column.
     MissingDependencyError
         If PySpark is not installed, or Spark does not start.
+
+    Examples
+    --------
+    >>> from missdp import Schema
+    >>> from missdp.engines import SparkSource, spark_rows
+    >>> schema = Schema.from_toml("schema.toml")  # doctest: +SKIP
+    >>> with spark_rows("s3a://hospital/visits", schema) as frame:  # doctest: +SKIP
+    ...     source = SparkSource(frame, schema)
     """
     names = (*schema.names, *([schema.unit.column] if schema.unit else []))
     place = rows if isinstance(rows, str) or len(rows.files) != 1 else str(rows.files[0])
@@ -147,6 +162,8 @@ def spark_frame(
 
     Cells of Parquet files keep their types, and cells of CSV files stay text.
 
+    Nothing is charged, because nothing is released.
+
     Parameters
     ----------
     data : str, Path or Rows
@@ -162,7 +179,7 @@ def spark_frame(
     Returns
     -------
     pyspark.sql.DataFrame
-        Private.
+        The rows with their columns. Private.
 
     Raises
     ------
@@ -170,6 +187,12 @@ def spark_frame(
         If the data cannot be opened, or have other columns. The message quotes no cell.
     ParameterError
         If the data are a CSV file with a single column.
+
+    Examples
+    --------
+    >>> from missdp.engines import spark_frame, spark_session
+    >>> with spark_session() as session:  # doctest: +SKIP
+    ...     frame = spark_frame("visits.parquet", ("age", "smoker"), session)
     """
     failed = DataError("Spark cannot open the data: they are absent or not well-formed")
     with replacing(Exception, by=lambda e: e if isinstance(e, MissDPError) else failed):

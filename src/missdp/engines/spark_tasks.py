@@ -221,19 +221,20 @@ def sample_spark(
         The session.
     n : int, optional
         Number of rows, at least 0. By default the released number of rows of the model.
-    missing_values : str, default "fill"
+    missing_values : {"fill", "keep"}, default "fill"
         Treatment of missing cells in synthetic rows, as in :meth:`missdp.synth.Synthesizer.sample`.
+        ``"fill"`` gives each of them a value, and ``"keep"`` leaves them missing.
     random_state : int, optional
-        Seed. By default the seed of the model, or 128 bits from the operating system, drawn once.
-        Every computation of the frame has equal rows.
+        Seed, at least 0. By default the seed of the model, or 128 bits from the operating system,
+        drawn once. Every computation of the frame has equal rows.
     missing_as : {"nulls", "codes"}, default "nulls"
         Output of cells without a value: null, or the declared code of their kind of missing.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Synthetic rows with the columns of the schema. They follow from released values alone. Types
-        depend on the schema alone.
+        Released synthetic rows with the columns of the schema. They follow from released values
+        alone. Types depend on the schema alone.
 
     Raises
     ------
@@ -241,6 +242,10 @@ def sample_spark(
         If ``n`` is not a whole number of at least 0, or another argument is not valid.
     NotFittedError
         If the model is not fitted.
+
+    Notes
+    -----
+    Post-processing of the released model: no privacy cost.
 
     Examples
     --------

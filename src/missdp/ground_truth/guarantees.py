@@ -52,7 +52,7 @@ Release: TypeAlias = tuple[Guarantee, Structure | None, Condition]  # the last: 
 
 @dataclass(frozen=True, kw_only=True)
 class AmplifiedEvent(Event):
-    """Accounting event of releases, with a smaller epsilon before values went missing.
+    """Accounting event whose epsilon is smaller for the table before values went missing.
 
     Amplification means this: a release reads a row only if its required attributes are observed, so
     some rows do not affect it. Budgets charge the original releases, whose costs are bounds
@@ -80,6 +80,15 @@ class AmplifiedEvent(Event):
         If an event is not under add-remove adjacency.
     ParameterError
         If the structure is of another type, or contradicts the required attributes of the events.
+
+    Notes
+    -----
+    The guarantee rests on the assumption and on the structure. Both are stated and not checked.
+
+    References
+    ----------
+    Mohapatra et al. (2024), for the guarantee of the table before values went missing.
+    Balle, Barthe & Gaboardi (2018), for amplification of (epsilon, delta).
 
     Examples
     --------
@@ -111,7 +120,7 @@ class AmplifiedEvent(Event):
         Returns
         -------
         tuple of Event
-            In the order of the releases.
+            Public, in the order of the releases.
         """
         return flatten(self.events)
 
@@ -129,7 +138,7 @@ class AmplifiedEvent(Event):
         return (self.assumption, self.structure, *(() if only_caps else (FixedSchedule(),)))
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return the amplified epsilon of the releases for the table before values went missing.
+        """Return the smaller epsilon of releases for the table before values went missing.
 
         Parameters
         ----------
@@ -143,7 +152,8 @@ class AmplifiedEvent(Event):
         Returns
         -------
         float
-            At least 0. Infinite for the incomplete table, or if no amplified epsilon is proven.
+            Public and at least 0. Infinite for the incomplete table, or if no amplified epsilon is
+            proven.
 
         Raises
         ------
@@ -216,6 +226,11 @@ def ground_truth_guarantee(
     only (`FilterEvent`). They are amplified only if all of them share a requirement, which the
     event then states. If all events are caps, no schedule needs to be fixed.
 
+    References
+    ----------
+    Mohapatra et al. (2024), Theorem 5.2, without amplification.
+    Balle, Barthe & Gaboardi (2018), for amplification of (epsilon, delta).
+
     Examples
     --------
     >>> from missdp.accounting import LaplaceEvent, MissingCompletelyAtRandom
@@ -275,8 +290,8 @@ def planned_ground_truth(
     Returns
     -------
     Guarantee
-        Without the conditions that the fit adds. The epsilon of the fit for the ground truth is
-        never larger.
+        Public, with ``protects="ground-truth"``. The conditions that the fit adds are not included.
+        The epsilon of the fit for the ground truth is never larger.
 
     Raises
     ------
@@ -303,7 +318,7 @@ def planned_ground_truth(
 def epsilon_for_ground_truth(
     epsilon: float, synthesizer: Synthesizer, schema: Schema, assumption: Condition
 ) -> float:
-    """Return the epsilon of a fit that gives a requested epsilon before values went missing.
+    """Convert a requested epsilon for the table before values went missing to the epsilon of a fit.
 
     The ground truth is the table before values went missing. The epsilon of the fit can be larger,
     so that the fit needs less noise. Nothing is fitted, read or charged.
@@ -335,6 +350,10 @@ def epsilon_for_ground_truth(
     UnprovenError
         If no assumption states that rows lose values independently, or the schema has differences
         of dates.
+
+    Notes
+    -----
+    The result is public. It rests on the assumption, which is stated and not checked.
 
     Examples
     --------
@@ -488,6 +507,10 @@ def joint(
     larger share of the sum than it might get of its own release. Fixed requirements may be counted
     as chosen. Requirements of tables in pure epsilon may be counted as requirements of single
     attributes.
+
+    References
+    ----------
+    Mohapatra et al. (2024), for the guarantee of the table before values went missing.
 
     Examples
     --------

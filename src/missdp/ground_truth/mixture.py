@@ -56,7 +56,7 @@ def observation_probability(required: RequiredAttributes, observed: Mapping[str,
     Returns
     -------
     float
-        From 0 to 1.
+        From 0 to 1. Public.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def observation_probability(required: RequiredAttributes, observed: Mapping[str,
 
 
 def amplified_epsilon(probability: float, epsilon: float) -> float:
-    """Return the amplified epsilon of pure DP releases that read a row with some probability.
+    """Return the smaller epsilon of pure DP releases that read a row only with some probability.
 
     It is log(1 + p(e^ε - 1)) for releases of ε together that read a row with probability p.
 
@@ -102,6 +102,11 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     p(1 - e^{-ε}) >= 1/(1 + p(e^ε - 1)). The linear figure pε is smaller and is *not* a bound. It is
     the sampling theorem quoted as Theorem 5.3 by Mohapatra et al. (2024); arXiv:2602.01928 (2026)
     has it for rows that lose values independently.
+
+    References
+    ----------
+    Mohapatra et al. (2024), Theorem 5.3, which quotes another number.
+    Balle, Barthe & Gaboardi (2018), for the ratio of mixtures.
 
     Examples
     --------
@@ -140,14 +145,15 @@ def max_observation_probability(
         Probability of being observed by attribute, in [0, 1]. Other attributes count as always
         observed.
     smallest : int
-        Every requirement contains at least this number of attributes, for all data.
+        Every requirement contains at least this number of attributes, for all data. From 0 to the
+        number of attributes.
     always : collection of str, default ()
         Attributes that every requirement contains, for all data.
 
     Returns
     -------
     float
-        From 0 to 1.
+        Upper bound on the probability, from 0 to 1. Public.
 
     Raises
     ------
@@ -173,26 +179,28 @@ def max_observation_probability(
 def distinct_targets_bound(
     epsilons: Sequence[float], *, attributes: Collection[str], observed: Mapping[str, float]
 ) -> float:
-    """Return a bound on the epsilon, before values went missing, of releases on other attributes.
+    """Return a bound on epsilon before values went missing, if releases share no target attribute.
 
-    The attributes that releases require were chosen from the data. Each release needs a target, an
-    attribute that it shares with no other release. Bayesian networks are an example: every
-    attribute is the child of exactly one measurement, in an order that the data chose. A row is
-    read only if the child is observed.
+    A target is an attribute that a release requires and shares with no other release. The
+    attributes that releases require were chosen from the data. Bayesian networks are an example:
+    every attribute is the child of exactly one measurement, in an order that the data chose. A row
+    is read only if the child is observed.
 
     Parameters
     ----------
     epsilons : sequence of float
-        ε_j of the pure DP releases, at most one for each attribute.
+        ε_j >= 0 of the pure DP releases, at most one for each attribute.
     attributes : collection of str
         Every attribute that may be a target.
     observed : mapping of str to float
-        Probability π_a of being observed by attribute. Other attributes count as always observed.
+        Probability π_a of being observed by attribute, in [0, 1]. Other attributes count as always
+        observed.
 
     Returns
     -------
     float
         Σ_j log(1 + π_(j)(e^{ε_(j)} - 1)) with both sorted: the largest ε meets the largest π.
+        Public and at least 0.
 
     Raises
     ------
@@ -204,6 +212,10 @@ def distinct_targets_bound(
     The mixture of every structure is at most the mixture of the requirements {target_j}. They are
     disjoint, hence Σ_j log(1 + π_target(j)(e^{ε_j} - 1)). Its summand has increasing differences in
     (π, ε). By the rearrangement inequality, the sorted pairing is the worst of all assignments.
+
+    References
+    ----------
+    Mohapatra et al. (2024), for the guarantee of the table before values went missing.
 
     Examples
     --------
@@ -228,7 +240,8 @@ class MaskMixture:
     Attributes
     ----------
     epsilon, delta : float
-        The bound, under add-remove adjacency. It is valid in any case.
+        The bound, under add-remove adjacency. Epsilon is at least 0, and delta is in [0, 1]. It is
+        valid in any case. Public.
     relaxed : tuple of str
         Names of attributes that were treated as always observed, because too many requirements
         overlap. The bound is larger than necessary if there are any.
@@ -246,7 +259,7 @@ class MaskMixture:
 
     @property
     def exact(self) -> bool:
-        """Return whether the bound is the exact average over all patterns of missing cells.
+        """True if a bound on epsilon averages exactly over all patterns of missing cells.
 
         Returns
         -------
@@ -307,6 +320,10 @@ def mask_mixture(
     Replace-one epsilons are not valid inputs. The mask-mixture theorem (docs/referees/proofs.md)
     sharpens Theorem 5.6 and Algorithm 4 of Mohapatra et al. (2024). Pure mechanisms with losses ε_j
     attain it.
+
+    References
+    ----------
+    Mohapatra et al. (2024), Theorem 5.6 and Algorithm 4.
 
     Examples
     --------
@@ -378,7 +395,7 @@ _TAIL = 1e-15  # mass of losses that are treated as infinite
 
 
 def amplified_profile_delta(epsilon: float, *, probability: float, profile: Profile) -> float:
-    """Return the delta at one epsilon of releases, for the table before values went missing.
+    """Return the delta of releases at a given epsilon, for the table before values went missing.
 
     All releases share one requirement: a set of attributes that a row must have observed to be
     read. A privacy profile is delta as a function of epsilon. The result is the profile for the
@@ -417,7 +434,11 @@ def amplified_profile_delta(epsilon: float, *, probability: float, profile: Prof
 
     Both rise with p: with L = dP/dQ they are expectations under Q of a convex function of 1 + p(L -
     1), whose mean is 1. So an upper bound on p is enough, row by row, and mechanisms inside may
-    have additional requirements. Source: Balle, Barthe & Gaboardi 2018.
+    have additional requirements.
+
+    References
+    ----------
+    Balle, Barthe & Gaboardi (2018).
 
     Examples
     --------
@@ -450,7 +471,7 @@ def _removing(epsilon: Floats, p: float) -> tuple[Floats, Floats]:
 
 
 def amplified_profile_epsilon(delta: float, *, probability: float, profile: Profile) -> float:
-    """Return the epsilon at one delta of releases, for the table before values went missing.
+    """Return the epsilon of releases at a given delta, for the table before values went missing.
 
     It is the smallest ε̄ at which `amplified_profile_delta` is at most ``delta``, rounded up.
 
@@ -476,6 +497,10 @@ def amplified_profile_epsilon(delta: float, *, probability: float, profile: Prof
         If the profile does not fall to ``delta`` below ε̄ = 1000.
     ParameterError
         If a number is out of range.
+
+    References
+    ----------
+    Balle, Barthe & Gaboardi (2018).
 
     Examples
     --------
@@ -515,7 +540,7 @@ def amplified_loss_distribution(
     probability : float
         p in [0, 1]: the probability that a row meets the requirement, or an upper bound on it.
     interval : float, default 1e-4
-        Distance of two privacy losses on the grid of ``loss`` and of the result.
+        Distance of two privacy losses on the grid of ``loss`` and of the result, above 0.
 
     Returns
     -------
@@ -534,6 +559,10 @@ def amplified_loss_distribution(
     lines in e^ε. The lines are upper bounds, since divergences are convex in e^ε. At ε < 0 each
     profile follows from the other: the divergence at e^ε is 1 - e^ε plus e^ε times the
     divergence of the other direction at e^{-ε}.
+
+    References
+    ----------
+    Balle, Barthe & Gaboardi (2018).
 
     Examples
     --------

@@ -43,7 +43,8 @@ class Stage:
     distance_after : TableDistance
         Public upper bound on the difference between neighbouring tables that leave the step.
     response : TableDistance
-        Bound on the difference that the step alone makes of one replaced row.
+        Public upper bound on the difference that the step alone makes between two tables that
+        differ in one replaced row.
     conditions : tuple of Condition
         Conditions of the step. They are stated with the guarantee and are not checked against
         the table.
@@ -66,7 +67,7 @@ class Stage:
     conditions: tuple[Condition, ...]
 
     def run(self, table: Floats) -> Floats:
-        """Fit the preprocessing step to a private table, apply it, and forget the fitted step.
+        """Fit a preprocessing step to a private table, apply it, and forget the fitted step.
 
         Nothing is charged, because nothing is released.
 
@@ -89,7 +90,7 @@ class Stage:
         return np.asarray(fresh.fit_transform(table))
 
     def distance_to_failure(self, table: Floats) -> float:
-        """Return a lower bound on the row replacements before the conditions of the step fail.
+        """Return how many rows must at least be replaced before the conditions of a step fail.
 
         Parameters
         ----------
@@ -183,7 +184,7 @@ class StandardisedFacts:
     label : str
         Name of the estimator, in accounting events and error messages.
     delta : float
-        Guarantees are stated, and the best bound is chosen, at this delta, in [0, 1).
+        The delta at which guarantees are stated and the best bound is chosen, in [0, 1).
     steps : tuple of Stage, default ()
         The steps that rows pass before a query reads them, in order.
     assumed : tuple of Condition, default ()
@@ -256,7 +257,7 @@ class StandardisedFacts:
         return bounds(question.privacy_map, self.distance, self.delta, label=self.label)
 
     def conditions(self, *, tested: bool = False) -> tuple[Condition, ...]:
-        """Return the conditions under which the guarantee of every answer holds.
+        """Return the conditions under which the guarantee of a noisy answer holds.
 
         They are stated with the guarantee and are not checked against the table.
 
@@ -275,7 +276,7 @@ class StandardisedFacts:
         return (DeclaredRowCount(self.raw.rows), PublicDomain(), *self.assumed, *steps)
 
     def guarantee(self, event: Event, *, tested: bool = False) -> Guarantee:
-        """Return the privacy guarantee of an answer that is charged with an accounting event.
+        """Return the privacy guarantee of a noisy answer that is charged with an accounting event.
 
         Parameters
         ----------
@@ -288,6 +289,13 @@ class StandardisedFacts:
         -------
         Guarantee
             Public, at ``delta`` and under replace-one adjacency, with all conditions.
+
+        Raises
+        ------
+        UnprovenError
+            If no finite epsilon is proven for the event at ``delta``.
+        ParameterError
+            If ``delta`` is out of range.
         """
         return Guarantee.from_events(
             [event],

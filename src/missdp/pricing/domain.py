@@ -151,10 +151,11 @@ class RowDomain:
 
     @classmethod
     def of(cls, schema: Schema, *, rows: int) -> RowDomain:
-        """Return public facts about the rows of numbers that `rows_of` makes of a table.
+        """Derive public facts about a table that is converted to numbers from its schema.
 
-        The schema of the table and the number of rows decide all facts. Each attribute adds at most
-        1 to the square of a row's Euclidean norm. So the radius is the square root of the number of
+        The facts are shape, largest row norm and completeness. `rows_of` converts a table. The
+        schema of the table and the number of rows decide all facts. Each attribute adds at most 1
+        to the square of a row's Euclidean norm. So the radius is the square root of the number of
         attributes.
 
         Parameters
@@ -219,16 +220,17 @@ class RowDomain:
         Returns
         -------
         ndarray of float, shape (rows, columns)
-            Private rows within the domain. NaN marks a missing cell.
+            Private rows within the domain, in the units of the columns. NaN marks a missing cell.
 
         Raises
         ------
         DataError
-            If the input is not a two-dimensional table of the declared shape.
+            If the input is not a two-dimensional table of the declared shape. A `Table` with bins
+            in place of numbers raises the error, too.
         SchemaError
-            If the domain is complete and an attribute of a `Table` is not applicable to some
-            rows. A schema of a `Table` with facts that are not declared public raises the
-            error, too.
+            If the domain is complete and an attribute of a `Table` is not applicable to some rows.
+            A schema with a unit of protection, weights, or facts that are not declared public
+            raises the error, too.
 
         Examples
         --------
@@ -255,10 +257,11 @@ class RowDomain:
         Raises
         ------
         DataError
-            If the numbers of rows and columns differ from the declared numbers. A ragged list
-            raises the error, too.
+            If the numbers of rows and columns differ from the declared numbers. A ragged list, or a
+            `Table` with bins in place of numbers, raises the error, too.
         SchemaError
-            If the schema of a `Table` has facts that are not declared public.
+            If the schema of a `Table` has a unit of protection, weights, or facts that are not
+            declared public.
         """
         declared = (self.rows, self.columns)
         if isinstance(values, (list, tuple)):
@@ -272,7 +275,9 @@ class RowDomain:
 
 
 def column_names(schema: Schema) -> tuple[str, ...]:
-    """Return the names of the columns of numbers that `rows_of` makes of a table with a schema.
+    """Return the names of the columns of the array into which a table with a schema is converted.
+
+    `rows_of` converts the table.
 
     A numeric or ordinal attribute makes one column. A categorical attribute makes one column for
     each level, named ``attribute=level``.
@@ -464,11 +469,12 @@ class TableDistance:
     shifted_rows : int, default 0
         Number of other rows that may differ, at least 0.
     max_shift : float, default infinity
-        Largest Euclidean distance between the two versions of one shifted row.
+        Largest Euclidean distance between the two versions of one shifted row, at least 0. All
+        distances are in the units of the columns.
     shift_l12 : float, default infinity
-        Largest sum of these distances over all shifted rows.
+        Largest sum of these distances over all shifted rows, at least 0.
     shift_frobenius : float, default infinity
-        Largest root of the sum of squares of these distances.
+        Largest root of the sum of squares of these distances, at least 0.
 
     Raises
     ------
@@ -533,20 +539,35 @@ class TableDistance:
         Parameters
         ----------
         rows : int
-            Public number of rows of each table.
+            Public number of rows of each table, at least 1.
         lipschitz : float
             Factor by which the step can stretch the distance between two rows, at least 0.
         shift : float
-            Largest Euclidean distance that the fit of the step on another table adds to one row.
+            Largest Euclidean distance that the fit of the step on another table adds to one row. At
+            least 0, in the units of the columns after the step.
         shifted_rows : int
-            Number of rows to which ``shift`` applies.
+            Number of rows to which ``shift`` applies, at least 0.
         diameter : float
-            Largest Euclidean distance between any two rows after the step.
+            Largest Euclidean distance between any two rows after the step, at least 0. It may be
+            infinite.
 
         Returns
         -------
         TableDistance
             Public. The bound for the two tables after the step.
+
+        Raises
+        ------
+        ParameterError
+            If the result has a negative distance, or shifted rows without any finite distance. A
+            negative ``lipschitz`` is an example.
+
+        Examples
+        --------
+        >>> before = TableDistance(replaced=1)
+        >>> after = before.after(rows=100, lipschitz=1.0, shift=0.5, shifted_rows=4, diameter=2.0)
+        >>> after.shifted_rows, after.max_shift
+        (4, 0.5)
         """
         others = max(0, rows - self.replaced)
         shifted_rows = min(shifted_rows, others) if shift > 0 else 0

@@ -91,7 +91,7 @@ class PrivateMean(PrivateEstimator):
     mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
-        """Return the query for the noisy mean of each column.
+        """Return the query for the noisy mean of each column of a private table.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class PrivateMean(PrivateEstimator):
         return VectorQuery.mean(domain, multiplier=self.noise_multiplier, noise=self.mechanism)
 
     def keep(self, question: Question, answer: Floats) -> None:
-        """Store the noisy mean as the attribute ``mean_``.
+        """Store a released noisy mean as the attribute ``mean_`` of the estimator.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class PrivateCovariance(PrivateEstimator):
         )
 
     def keep(self, question: Question, answer: Floats) -> None:
-        """Store the noisy symmetric matrix as the attribute ``covariance_``.
+        """Store a released noisy covariance matrix as the attribute ``covariance_``.
 
         Parameters
         ----------
@@ -305,7 +305,7 @@ class PrivateHistogram(PrivateEstimator):
     mechanism: NoiseKind = field(default="gaussian", metadata=word_of("gaussian", "laplace"))
 
     def question(self, domain: RowDomain) -> VectorQuery:
-        """Return the query for the noisy counts of the declared bins.
+        """Return the query for noisy counts of private rows in the declared bins.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class PrivateHistogram(PrivateEstimator):
         )
 
     def keep(self, question: Question, answer: NDArray[np.int64]) -> None:
-        """Store the noisy counts as the attribute ``counts_``.
+        """Store released noisy counts of bins as the attribute ``counts_`` of the estimator.
 
         Parameters
         ----------
@@ -576,6 +576,11 @@ class PrivateLogisticRegression(_LinearModel):
     rows that preprocessing moves, stand at `Loss.logistic`. All defaults follow from the public
     radius. Use of the noisy gradients is post-processing.
 
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), for the shift of rows by preprocessing.
+    Abadi et al. (2016), for noisy gradients of samples.
+
     Examples
     --------
     >>> rows, labels = [[0.9], [-0.9]] * 500, [1, 0] * 500
@@ -590,12 +595,13 @@ class PrivateLogisticRegression(_LinearModel):
     classes: Sequence[object] = (0, 1)
 
     def loss(self, radius: float) -> Loss:
-        """Return the logistic loss with the public constants that hold for a row norm.
+        """Return the logistic loss of a model, with public constants for rows up to a given norm.
 
         Parameters
         ----------
         radius : float
-            Largest Euclidean norm of a row, without the constant entry of an intercept.
+            Largest Euclidean norm of a row, above 0, in the units of the columns. The constant
+            entry of an intercept is not counted.
 
         Returns
         -------
@@ -635,7 +641,8 @@ class PrivateLogisticRegression(_LinearModel):
         DataError
             If the rows are not a table with the columns of the fit.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         """
         return self._predictor(X)
 
@@ -660,7 +667,8 @@ class PrivateLogisticRegression(_LinearModel):
         DataError
             If the rows are not a table with the columns of the fit.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         """
         from scipy.special import expit
 
@@ -689,7 +697,8 @@ class PrivateLogisticRegression(_LinearModel):
         DataError
             If the rows are not a table with the columns of the fit.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         """
         first, second = self._pair()
         return np.where(self._predictor(X) > 0, np.asarray(second), np.asarray(first))
@@ -760,6 +769,17 @@ class PrivateLinearRegression(_LinearModel):
         If a parameter has an invalid type or value. Some parameters are checked when they are
         set, and the others by `fit`.
 
+    Notes
+    -----
+    One replaced row moves a mean gradient by at most 2 L / n with L = R (R B + Y). R is the radius,
+    B the coefficient norm and Y the bound on targets. Proofs, also for rows that preprocessing
+    moves, stand at `Loss.squared`. Use of the noisy gradients is post-processing.
+
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), for the shift of rows by preprocessing.
+    Abadi et al. (2016), for noisy gradients of samples.
+
     Examples
     --------
     >>> rows, target = [[0.8], [-0.8]] * 500, [0.4, -0.4] * 500
@@ -772,17 +792,22 @@ class PrivateLinearRegression(_LinearModel):
     learning_rate: float = real(0.5, low=1e-30, high=1e30)
 
     def loss(self, radius: float) -> Loss:
-        """Return the squared loss with the public constants that hold for a row norm.
+        """Return the squared loss of a model, with public constants for rows up to a given norm.
 
         Parameters
         ----------
         radius : float
-            Largest Euclidean norm of a row.
+            Largest Euclidean norm of a row, above 0, in the units of the columns.
 
         Returns
         -------
         Loss
             Public.
+
+        Raises
+        ------
+        ParameterError
+            If the radius is not finite and above 0.
         """
         assert self.coefficient_norm is not None  # as it was checked when it was set
         norm, bound = self.coefficient_norm, self.target_bound
@@ -810,6 +835,7 @@ class PrivateLinearRegression(_LinearModel):
         DataError
             If the rows are not a table with the columns of the fit.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         """
         return self._predictor(X)

@@ -57,7 +57,7 @@ class ConstantImputer(StableTransformer):
     _needs_complete, _fills, _each_by_itself = False, True, True
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return a bound on a row's Euclidean norm after constant imputation.
+        """Return a bound on a row's Euclidean norm after missing cells were filled with a constant.
 
         The bound combines the largest observed row with a row of filled cells only.
 
@@ -81,7 +81,7 @@ class ConstantImputer(StableTransformer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Imputer(StableTransformer):
-    """Base class of steps that fill the missing cells of at most a declared number of rows.
+    """Base class of preprocessing steps that fill the missing cells of a limited number of rows.
 
     A table whose domain is complete stays as it is, and the step then has no condition. A subclass
     defines ``_learn``, `response` and `radius_after`.
@@ -97,6 +97,15 @@ class Imputer(StableTransformer):
     ------
     ParameterError
         If a parameter is out of range.
+
+    Examples
+    --------
+    >>> from missdp.pricing import Imputer, RowDomain, TrimmedMeanImputer
+    >>> step = TrimmedMeanImputer(max_incomplete=10, trim=20, trimmed_range=0.5)
+    >>> isinstance(step, Imputer)
+    True
+    >>> print(step.assumed(RowDomain(rows=550, columns=1, complete=False))[0])
+    At most 10 rows have a missing cell, and none has more than 1.
     """
 
     max_incomplete: int = count()
@@ -136,7 +145,7 @@ class Imputer(StableTransformer):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ColumnImputer(Imputer):
-    """Base class of steps that fill each column's missing cells with a statistic of that column.
+    """Base class of preprocessing steps that fill a column's missing cells with its statistic.
 
     The statistic is computed from the observed values of the private table, without noise. A
     subclass defines ``_statistic`` and `shift`. A column without any observed value is filled with
@@ -148,9 +157,9 @@ class ColumnImputer(Imputer):
         Condition of the guarantee: at most this many rows have a missing cell, at least 1. It
         is stated with the guarantee and is not checked against the table.
     cells_per_row : int or None, default None
-        Condition of the guarantee: no row has more missing cells than this. No private test can
-        replace a number below the number of columns. None: the number of columns, which always
-        holds.
+        Condition of the guarantee: no row has more missing cells than this number, which is at
+        least 1. No private test can replace a number below the number of columns. None: the number
+        of columns, which always holds.
 
     Raises
     ------
@@ -163,12 +172,21 @@ class ColumnImputer(Imputer):
     and imputed cells are different coordinates. So two versions of a row that are d apart before
     are at most hypot(d, shift) <= d + shift apart after. Subclasses bound the shift of one row's
     imputed cells.
+
+    Examples
+    --------
+    >>> from missdp.pricing import ColumnImputer, MedianImputer
+    >>> step = MedianImputer(max_incomplete=1, central_gap=0.5)
+    >>> isinstance(step, ColumnImputer)
+    True
+    >>> step.fit_transform([[0.1], [float("nan")], [0.2], [0.9]]).tolist()
+    [[0.1], [0.2], [0.2], [0.9]]
     """
 
     cells_per_row: int | None = count(None)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
+        """Return a bound on the distance between rows that are imputed from two different tables.
 
         The imputed cells of up to ``max_incomplete`` rows change, each row by at most `shift`.
 
@@ -197,7 +215,7 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of a row's imputed cells between two tables.
+        """Return the largest change of a row's imputed cells if a step is fitted on another table.
 
         Subclasses define this method.
 
@@ -243,7 +261,8 @@ class ColumnImputer(Imputer):
         Raises
         ------
         ParameterError
-            If ``max_incomplete`` is not below the number of rows.
+            If the bound needs ``max_incomplete`` below the number of rows and it is not, as for a
+            mean.
         """
         if domain.columns == 1:  # A row is either observed or imputed.
             return domain.radius
@@ -252,7 +271,7 @@ class ColumnImputer(Imputer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before too many rows are incomplete.
+        """Return how many rows must at least be replaced before too many rows are incomplete.
 
         It is (``max_incomplete`` + 1 - the number of incomplete rows) / max(1,
         ``incoming.replaced``), at least 0. A shifted row keeps its missing cells. So the number of
@@ -312,9 +331,9 @@ class MeanImputer(ColumnImputer):
         Condition of the guarantee: at most this many rows have a missing cell, at least 1. It
         is stated with the guarantee and is not checked against the table.
     cells_per_row : int or None, default None
-        Condition of the guarantee: no row has more missing cells than this. No private test can
-        replace a number below the number of columns. None: the number of columns, which always
-        holds.
+        Condition of the guarantee: no row has more missing cells than this number, which is at
+        least 1. No private test can replace a number below the number of columns. None: the number
+        of columns, which always holds.
 
     Raises
     ------
@@ -336,6 +355,10 @@ class MeanImputer(ColumnImputer):
     + 2 |mu|^2 <= 4 R^2 + 2 M^2`` with M^2 = (n - 1) R^2 / m, as a column's squared mean is at most
     its mean square. With one missing cell per row only one coordinate counts, and |u_j| <= 2 R.
 
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), Corollary 4, whose bound holds for one missing cell in a row.
+
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
@@ -346,7 +369,7 @@ class MeanImputer(ColumnImputer):
     """
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of a row's mean-imputed cells between two tables.
+        """Return the largest change of mean-imputed cells if the mean is of another table.
 
         Parameters
         ----------
@@ -411,8 +434,8 @@ class MedianImputer(ColumnImputer):
         Number of ranks on either side of the median that ``central_gap`` covers, at least 1. It
         must exceed the number of rows that may be replaced before this step.
     cells_per_row : int or None, default None
-        Condition of the guarantee: no row has more missing cells than this. None: the number of
-        columns, which always holds.
+        Condition of the guarantee: no row has more missing cells than this number, which is at
+        least 1. None: the number of columns, which always holds.
 
     Raises
     ------
@@ -469,7 +492,7 @@ class MedianImputer(ColumnImputer):
         return (*super().assumed(domain), CentralGaps(self.central_gap, self.central_ranks))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of median-imputed cells between two tables.
+        """Return the largest change of median-imputed cells if the median is of another table.
 
         The bound is the range of the columns if ``central_ranks`` does not exceed the replaced
         rows.
@@ -521,13 +544,14 @@ class TrimmedMeanImputer(ColumnImputer):
         conditions of this step are stated with the guarantee and are not checked against the
         table.
     trim : int
-        Number of observed values to drop at either end of a column, at least 1.
+        Number of observed values to drop at either end of a column, at least 1. ``max_incomplete``
+        + 2 ``trim`` must be below the number of rows.
     trimmed_range : float
         Condition of the guarantee: the ``trim``-th smallest and ``trim``-th largest observed
         value of a column differ by at most this much. In the units of the columns, at least 0.
     cells_per_row : int or None, default None
-        Condition of the guarantee: no row has more missing cells than this. None: the number of
-        columns, which always holds.
+        Condition of the guarantee: no row has more missing cells than this number, which is at
+        least 1. None: the number of columns, which always holds.
 
     Raises
     ------
@@ -580,7 +604,9 @@ class TrimmedMeanImputer(ColumnImputer):
         return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest Euclidean change of a row's imputed cells between two tables.
+        """Return the largest change of imputed cells if the trimmed mean is of another table.
+
+        The change of the imputed cells of one row is measured in Euclidean norm.
 
         Parameters
         ----------
@@ -700,7 +726,7 @@ class RegressionImputer(Imputer):
         return (*super().assumed(domain), *spectrum)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
+        """Return a bound on the distance between rows imputed by regressions on two tables.
 
         The predicted cells of up to ``max_incomplete`` rows change with the coefficients.
 
@@ -836,7 +862,8 @@ class NeighbourImputer(Imputer):
         must leave ``n_neighbors`` complete rows. Conditions are stated with the guarantee and
         are not checked against the table.
     max_donations : int or None, default None
-        Condition of the guarantee, if given: no row is a donor of more incomplete rows than this.
+        Condition of the guarantee, if given: no row is a donor of more incomplete rows than this
+        number, which is at least 0. None: no such condition, and a larger price.
 
     Raises
     ------
@@ -899,7 +926,7 @@ class NeighbourImputer(Imputer):
         return (*super().assumed(domain), BoundedDonations(self.max_donations))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of imputed rows between two fitted tables.
+        """Return a bound on the distance between rows imputed from the nearest rows of two tables.
 
         Up to ``max_incomplete`` rows change. With ``max_donations``, at most twice this number of
         rows change for each replaced row.

@@ -52,12 +52,12 @@ STAYS_PRIVATE = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPImputer(StableTransformer):
-    """Fill missing cells by draws from a released model, each row by itself, at no privacy cost.
+    """Preprocessing step that fills missing cells from a released model, at no privacy cost.
 
-    Use it to complete private rows with a synthesizer that was fitted within a privacy budget.
-    Every use of the model is post-processing. The filled rows stay private, because they hold every
-    observed cell. Only the model is a release, and `guarantee_` is the guarantee of the model. As a
-    step of a `PricedPipeline`, it adds nothing to the price.
+    Use it to complete private rows with a synthesizer that was fitted within a privacy budget. Each
+    row is filled by itself. Every use of the model is post-processing. The filled rows stay
+    private, because they hold every observed cell. Only the model is a release, and `guarantee_` is
+    the guarantee of the model. As a step of a `PricedPipeline`, it adds nothing to the price.
 
     Rows drawn from the model show how each attribute depends on all others. One multinomial
     logistic regression for each attribute is fitted to them once. The missing cells of a row are
@@ -129,7 +129,14 @@ class DPImputer(StableTransformer):
 
     @property
     def guarantee_(self) -> Guarantee:
-        """Privacy guarantee of the released model. The filled rows have no guarantee.
+        """Privacy guarantee of the released model from which missing cells are filled. Public.
+
+        It does not cover the filled rows, which stay as private as the rows were.
+
+        Returns
+        -------
+        Guarantee
+            The attribute ``guarantee_`` of ``model``.
 
         Raises
         ------
@@ -143,7 +150,12 @@ class DPImputer(StableTransformer):
 
     @property
     def schema_(self) -> Schema:
-        """Public facts about the columns of the tables that can be filled.
+        """Public facts about the columns of the tables whose missing cells can be filled.
+
+        Returns
+        -------
+        Schema
+            The attribute ``schema_`` of ``model``. Public.
 
         Raises
         ------
@@ -175,7 +187,7 @@ class DPImputer(StableTransformer):
     # Filling
 
     def fit(self, X: Any = None, y: object = None) -> Self:
-        """Check the parameters, and prepare the released model for filling.
+        """Check the parameters of the imputer, and prepare its released model for filling.
 
         Nothing is learned from private rows, and nothing is charged.
 
@@ -244,6 +256,9 @@ class DPImputer(StableTransformer):
             If the model is not fitted.
         DataError
             If the rows do not have the columns or the schema of the model.
+        SchemaError
+            If an array is given and the schema has a unit of protection, weights, or facts that are
+            not declared public.
         """
         check_missing_form(missing_as)
         draws = 1 if multiple is None else check_integer("multiple", multiple, min_value=2)
@@ -273,11 +288,14 @@ class DPImputer(StableTransformer):
         Raises
         ------
         DataError
-            If the data does not stream.
+            If the data does not stream. Rows that cannot be read or do not fit the schema raise the
+            error while blocks are read.
         ParameterError
             If ``model`` is not a synthesizer.
         NotFittedError
             If the model is not fitted.
+        SchemaError
+            If the model's schema has a unit of protection or weights, when the first block is read.
         """
         fill, schema = self._completed(), self.schema_
         if not is_streamed(data):
@@ -335,7 +353,9 @@ class DPImputer(StableTransformer):
         Raises
         ------
         NotFittedError
-            If the model is not fitted.
+            If the model is not fitted and no names are given.
+        ParameterError
+            If ``model`` is not a synthesizer and no names are given.
         """
         names = self.schema_.output_columns.names if input_features is None else input_features
         return np.asarray(names, dtype=object)
@@ -386,6 +406,8 @@ class DPImputer(StableTransformer):
             If the table has other columns than `rows_of` makes with the model's schema.
         SchemaError
             If an attribute of the model's schema is not applicable to some rows.
+        NotFittedError
+            If the model is not fitted.
         """
         check_fillable(self.schema_)
         columns = len(column_names(self.schema_))
@@ -407,6 +429,13 @@ class DPImputer(StableTransformer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+
+        Raises
+        ------
+        ParameterError
+            If ``model`` is not a synthesizer.
+        NotFittedError
+            If the model is not fitted.
         """
         return max(domain.radius, math.sqrt(len(self.schema_)))
 

@@ -77,6 +77,12 @@ class PricedPipeline(Parameters):
         number of rows is public). It states the conditions of all steps. They are not checked
         against the table.
 
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range. Parameters are checked by `fit` and by the methods that
+        compute a guarantee.
+
     Notes
     -----
     The fitted steps are private, and are discarded. After the charge no table of the declared shape
@@ -174,7 +180,7 @@ class PricedPipeline(Parameters):
         return facts.bounds(question)
 
     def guarantee(self) -> Guarantee:
-        """Return the privacy guarantee that a fit of the pipeline with secure noise has.
+        """Return the privacy guarantee of a fit of a pipeline with secure noise.
 
         No data is read, and nothing is charged.
 
@@ -223,8 +229,8 @@ class PricedPipeline(Parameters):
             If a parameter is out of range, or the estimator has a budget of its own. Nothing is
             charged.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows, or facts of its schema
-            are not declared public.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         LedgerError
             If the schema of a `Table` names a ledger and the budget is not a part of it.
         UnprovenError
@@ -254,13 +260,14 @@ class PricedPipeline(Parameters):
         Parameters
         ----------
         multiplier : float
-            The new ``noise_multiplier`` of the estimator: noise scale over sensitivity, from
-            1e-9 to 1e10.
+            The new ``noise_multiplier`` of the estimator: noise scale over sensitivity, from 1e-9
+            to 1e10.
 
         Returns
         -------
         PricedPipeline
-            A copy that is not fitted. It shares the budget.
+            A copy that is not fitted. It shares the budget. A number out of range raises an error
+            when the copy is used.
         """
         fresh: PricedPipeline = clone(self)
         fresh.estimator.noise_multiplier = multiplier
@@ -322,7 +329,7 @@ def calibrate(pipeline: PricedPipeline, epsilon: float) -> PricedPipeline:
 
 @dataclass(frozen=True)
 class PassedTest:
-    """Result of propose-test-release if the private test passed: an estimator and its guarantee.
+    """Result of a private test of a pipeline that passed: an estimator and its guarantee.
 
     `propose_test_release` returns it. The test found that the conditions of the preprocessing steps
     hold with a margin. Both attributes are released.
@@ -349,7 +356,7 @@ class PassedTest:
 
 @dataclass(frozen=True)
 class FailedTest:
-    """Result of propose-test-release if the private test failed: a guarantee without an estimator.
+    """Result of a private test of a pipeline that failed: a guarantee without an estimator.
 
     `propose_test_release` returns it. The budget was charged for test and release.
 
@@ -358,6 +365,16 @@ class FailedTest:
     guarantee : Guarantee
         The guarantee of test and release together, because a failed test is an output, too.
         Released.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PricedPipeline, PrivateMean, StandardScaler
+    >>> from missdp.pricing import propose_test_release
+    >>> pipeline = PricedPipeline([("scale", StandardScaler(min_std=0.3))],
+    ...     PrivateMean(noise_multiplier=9.0), rows=4000, columns=1, random_state=0)
+    >>> result = propose_test_release(pipeline, [[0.0]] * 4000, test_epsilon=0.5)
+    >>> type(result).__name__, result.guarantee.adjacency
+    ('FailedTest', 'replace-one')
     """
 
     guarantee: Guarantee
@@ -366,7 +383,7 @@ class FailedTest:
 def plan_test(
     pipeline: PricedPipeline, *, test_epsilon: float, failure_delta: float | None = None
 ) -> TestPlan:
-    """Return the private test, price and guarantee of propose-test-release for a pipeline.
+    """Plan a private test of a pipeline's conditions, with threshold, price and guarantee.
 
     Propose-test-release tests privately whether the conditions of the preprocessing steps hold with
     a margin. It releases the estimator only if the test passes. The plan reads no data, and nothing
@@ -386,7 +403,7 @@ def plan_test(
     Returns
     -------
     TestPlan
-        Public.
+        Public. Its guarantee covers test and release together, for every table.
 
     Raises
     ------
@@ -407,6 +424,19 @@ def plan_test(
     probability at most d, and the test is e-DP. Together that is (e, d)-DP. *All conditions hold
     for both*: the e-DP test is composed with the pipeline, whose bound applies. A pair is of one
     kind or the other. So the total is the larger bound of the two at this delta, not their sum.
+
+    References
+    ----------
+    Dwork & Lei (2009), for propose-test-release.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PCARankReducer, PricedPipeline, PrivateMean, plan_test
+    >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
+    >>> pipeline = PricedPipeline(steps, PrivateMean(noise_multiplier=9.0), rows=5000, columns=9)
+    >>> plan = plan_test(pipeline, test_epsilon=0.1)
+    >>> round(plan.threshold, 1), plan.guarantee.epsilon >= plan.test_epsilon
+    (139.2, True)
     """
     return _plan(*pipeline.facts_and_query(), test_epsilon, failure_delta)
 
@@ -489,14 +519,23 @@ def propose_test_release(
         If a parameter is out of range, or the estimator has a budget of its own. Nothing is
         charged.
     SchemaError
-        If an attribute of a `Table` is not applicable to some rows, or facts of its schema are
-        not declared public.
+        If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+        protection, weights, or facts that are not declared public raises the error, too.
     LedgerError
         If the schema of a `Table` names a ledger and the budget is not a part of it.
     UnprovenError
         If a step has no distance to failure, or no bound is known for the chain. A budget raises
         the error if it accounts for add-remove adjacency, or in a privacy measure without a bound
         for the release.
+
+    Notes
+    -----
+    Under replace-one adjacency, test and release together have the guarantee that `plan_test`
+    proves. The guarantee holds for every table, and for either outcome.
+
+    References
+    ----------
+    Dwork & Lei (2009), for propose-test-release.
 
     Examples
     --------

@@ -34,21 +34,37 @@ class PriceStep(Record):
     transformer : str
         Name of the step's class.
     shifted_rows : int
-        Number of other rows that the step alone changes when one row is replaced.
+        Number of other rows that the step alone changes when one row is replaced, at least 0.
     movement : float
-        Largest Euclidean distance by which the step alone changes one of these rows, in the
-        units of the output columns.
+        Largest Euclidean distance by which the step alone changes one of these rows. At least 0, in
+        the units of the output columns.
     shifted_rows_so_far : int
-        Number of other rows that differ after all steps up to and including this step.
+        Number of other rows that differ after all steps up to and including this step, at least 0.
     summed_so_far : float
-        Largest sum of the Euclidean distances by which these rows differ.
+        Largest sum of the Euclidean distances by which these rows differ, at least 0. In the units
+        of the output columns.
     frobenius_so_far : float
-        Largest root of the sum of squares of these distances.
+        Largest root of the sum of squares of these distances, at least 0.
     radius : float
-        Bound on the Euclidean norm of a row after the step.
+        Bound on the Euclidean norm of a row after the step, in the units of the output columns.
     conditions : tuple of str
         Sentences of the step's conditions. They are stated with the guarantee and are not
         checked against the table.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Examples
+    --------
+    >>> from missdp.pricing import MeanImputer, PricedPipeline, PrivateMean, price
+    >>> steps = [("impute", MeanImputer(max_incomplete=20, cells_per_row=1))]
+    >>> end = PrivateMean(noise_multiplier=5.0)
+    >>> pipeline = PricedPipeline(steps, end, rows=1000, columns=2, complete=False)
+    >>> (step,) = price(pipeline, suggest=False).steps
+    >>> step.name, step.shifted_rows, round(step.movement, 4)
+    ('impute', 20, 0.002)
     """
 
     name: str
@@ -71,7 +87,13 @@ class CheaperChange(Record):
     change : str
         The change as a sentence fragment, as "leave out step 'scale'".
     epsilon : float
-        Epsilon of the whole pipeline after the change, at the delta of the price. Public.
+        Epsilon of the whole pipeline after the change, at least 0, at the delta of the price.
+        Public.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
 
     Examples
     --------
@@ -97,7 +119,7 @@ class Price(Record):
     mechanism : str
         Class name of the private estimator.
     delta : float
-        The delta of every epsilon.
+        The delta of every epsilon, in [0, 1).
     naive_epsilon : float
         Epsilon of the estimator on raw rows. It is not a guarantee of a pipeline whose steps
         change rows.
@@ -114,6 +136,11 @@ class Price(Record):
         left out or replaced by a step that learns less. If no change of a step lowers epsilon
         by 1 %, the change is to double the noise. None if nothing lowers it or the search was
         off.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
 
     Examples
     --------
@@ -138,7 +165,7 @@ class Price(Record):
 
     @property
     def adjacency(self) -> Adjacency:
-        """Neighbouring relation of every epsilon of the price, as in its guarantee. Public.
+        """Neighbouring relation of tables under which every epsilon of a price is stated. Public.
 
         Returns
         -------

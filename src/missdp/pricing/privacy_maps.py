@@ -68,8 +68,8 @@ class Sensitivity:
         Returns
         -------
         float
-            Public upper bound in the norm of the sensitivity, in the units of the answer. It
-            may be infinite.
+            Public upper bound in the norm of the sensitivity, in the units of the answer. It is at
+            least 0, and may be infinite.
         """
         movement = 0.0
         if distance.shifted_rows:
@@ -89,7 +89,8 @@ class Sensitivity:
         Returns
         -------
         float
-            Public upper bound in the norm of the sensitivity, in the units of the answer.
+            Public upper bound in the norm of the sensitivity, in the units of the answer. At least
+            0.
         """
         return min(self.shift(distance), self.shift(distance.forget_movement()))
 
@@ -409,7 +410,7 @@ class Bound:
         bound on shifted rows. The name "group privacy" stands for a bound that counts every
         shifted row as replaced.
     epsilon : float
-        Epsilon at the requested delta, possibly infinite.
+        Epsilon at the requested delta, at least 0 and possibly infinite.
     event : Event
         Accounting event of the noisy release that a budget is charged, under replace-one adjacency.
 
@@ -433,6 +434,7 @@ def bounds(
     ----------
     mechanism : PrivacyMap
         Bounds of the mechanism that ends the pipeline, as functions of the distance of two tables.
+        The property ``privacy_map`` of a query has them.
     distance : TableDistance
         Public upper bound on the difference between neighbouring tables after preprocessing.
     delta : float
@@ -455,11 +457,18 @@ def bounds(
     ParameterError
         If delta is out of range.
 
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), Theorem 2.
+    Mironov (2017), for the weak triangle inequality.
+
     Examples
     --------
-    >>> laplace = PrivacyMap.laplace(sensitivity=Sensitivity(replaced=1.0, l12=1.0), scale=1.0)
+    >>> from missdp.pricing import RowDomain, TableDistance, VectorQuery, bounds
+    >>> domain = RowDomain(rows=100, columns=1, radius=0.5)
+    >>> query = VectorQuery.mean(domain, multiplier=1.0, noise="laplace")
     >>> moved = TableDistance(replaced=1, shifted_rows=10, max_shift=0.05)
-    >>> [(bound.name, bound.epsilon) for bound in bounds(laplace, moved, 0.0)]
+    >>> [(bound.name, round(bound.epsilon, 3)) for bound in bounds(query.privacy_map, moved, 0.0)]
     [('direct', 1.5), ('group privacy', 11.0)]
     """
     derived = {"direct": _direct_events(mechanism, distance, label)}

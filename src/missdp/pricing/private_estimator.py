@@ -69,6 +69,18 @@ class PrivateEstimator(Parameters):
     ParameterError
         If a parameter has an invalid type or value. Some parameters are checked when they are
         set, and the others by `fit`.
+
+    Examples
+    --------
+    >>> from missdp.pricing import PrivateEstimator, VectorQuery
+    >>> class PrivateCentre(PrivateEstimator):
+    ...     def question(self, domain):
+    ...         return VectorQuery.mean(domain, multiplier=self.noise_multiplier)
+    ...     def keep(self, question, answer):
+    ...         self.centre_ = answer
+    >>> estimator = PrivateCentre(noise_multiplier=5.0, random_state=0).fit([[0.1], [0.3]] * 500)
+    >>> round(float(estimator.centre_[0]), 1), round(estimator.guarantee_.epsilon, 3)
+    (0.2, 0.9)
     """
 
     noise_multiplier: float
@@ -78,7 +90,7 @@ class PrivateEstimator(Parameters):
     random_state: int | None = None
 
     def question(self, domain: RowDomain) -> Question:
-        """Return the query of the estimator about rows with given public facts.
+        """Return the public query by which a private estimator asks about rows.
 
         Subclasses define this method. It reads no private data.
 
@@ -103,7 +115,7 @@ class PrivateEstimator(Parameters):
         raise NotImplementedError
 
     def keep(self, question: Question, answer: Any) -> None:
-        """Store the noisy answer of the query as released attributes of the estimator.
+        """Store the noisy answer to a query as released attributes of a private estimator.
 
         Subclasses define this method. It is post-processing, so nothing is charged.
 
@@ -133,7 +145,7 @@ class PrivateEstimator(Parameters):
         y : array_like or None
             Private target. Only its length may be read.
         rows : int
-            Public number of rows.
+            Public number of rows, at least 2.
 
         Raises
         ------
@@ -169,8 +181,8 @@ class PrivateEstimator(Parameters):
             If the rows are not a two-dimensional table, or the target has another length.
             Nothing is charged.
         SchemaError
-            If an attribute of a `Table` is not applicable to some rows, or facts of its schema
-            are not declared public.
+            If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+            protection, weights, or facts that are not declared public raises the error, too.
         LedgerError
             If the schema of a `Table` names a ledger and the budget is not a part of it.
         UnprovenError

@@ -24,17 +24,22 @@ class TestPlan:
     Parameters
     ----------
     test_epsilon : float
-        Epsilon that the noisy distance to failure costs.
+        Epsilon that the noisy distance to failure costs, from 1e-9 to 1e6.
     threshold : float
-        The test passes if the noisy distance exceeds this number of row replacements.
+        Number of row replacements, above 1. The test passes if the noisy distance exceeds it.
     failure_delta : float
-        Bound on the chance of passing where the conditions fail, or fail after one replacement.
+        Bound on the probability that the test passes although a condition fails, or fails after one
+        replacement. Above 0 and below 0.5.
     guarantee : Guarantee
         The guarantee of test and release together, for every table. It has no tested condition.
         Its one event states the bound that `plan_test` proves.
     charges : tuple of Event
         The accounting events that a budget is charged: release first, then test. They cost a
         little more at the pipeline's delta, and compose better with other releases.
+
+    References
+    ----------
+    Dwork & Lei (2009), for propose-test-release.
 
     Examples
     --------

@@ -118,7 +118,7 @@ class VectorQuery:
     def mean(
         cls, domain: RowDomain, *, multiplier: float, noise: NoiseKind = "gaussian"
     ) -> VectorQuery:
-        """Return the public query for the noisy mean of each column.
+        """Return the public query for the noisy mean of each column of a private table.
 
         One replaced row moves the mean by at most the diameter of the domain over the number of
         rows. Rows that preprocessing shifts move it by at most their mean shift. In L1 norm both
@@ -159,12 +159,13 @@ class VectorQuery:
 
     @property
     def scale(self) -> float:
-        """Noise on each entry of the vector, in the units of the vector. Public.
+        """Amount of noise that is added to each entry of a noisy vector, in its units. Public.
 
         Returns
         -------
         float
-            The standard deviation of Gaussian noise, or the scale parameter of Laplace noise.
+            The standard deviation of Gaussian noise, or the scale parameter of Laplace noise. Above
+            0.
         """
         return self.multiplier * self.sensitivity.replaced
 
@@ -175,7 +176,8 @@ class VectorQuery:
         Returns
         -------
         PrivacyMap
-            It includes the rounding of the vector to a grid.
+            Public bounds in zero-concentrated, pure and Rényi DP, as functions of a
+            `TableDistance`. They include the rounding of the vector to a grid.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         if self.averages:
@@ -185,7 +187,7 @@ class VectorQuery:
         return PrivacyMap.gaussian(sensitivity=self.sensitivity, sigma=self.scale, slack=slack)
 
     def noise_for(self, distance: TableDistance) -> VectorNoise:
-        """Return the noise mechanism of the vector, with its sensitivity after preprocessing.
+        """Return the noise mechanism of a noisy vector, with its sensitivity after preprocessing.
 
         Parameters
         ----------
@@ -196,13 +198,14 @@ class VectorQuery:
         Returns
         -------
         VectorNoise
-            Public. The scale of the noise does not depend on the distance.
+            The public mechanism, which adds noise to a vector. The scale of the noise does not
+            depend on the distance.
         """
         shift = self.sensitivity.largest_shift(distance)
         return VectorNoise(self.noise, self.scale, sensitivity=shift, integer=self.integer)
 
     def exact(self, rows: Floats) -> NDArray[Any]:
-        """Return the private vector without noise.
+        """Compute the private vector of a query from private rows, without noise.
 
         Parameters
         ----------
@@ -212,7 +215,8 @@ class VectorQuery:
         Returns
         -------
         ndarray, shape (size,)
-            Private.
+            Private numbers in the units of the vector. They are float64, unless the query counts in
+            whole numbers (``integer``).
 
         Raises
         ------
@@ -258,27 +262,29 @@ class Loss:
     Parameters
     ----------
     radius : float
-        Largest Euclidean norm R of a row that the constants hold for. The row includes
-        ``constant``.
+        Largest Euclidean norm R of a row that the constants hold for, finite and above 0. In the
+        units of the columns. The row includes ``constant``.
     coefficient_norm : float
-        Largest Euclidean norm B of the coefficients that the constants hold for.
+        Largest Euclidean norm B of the coefficients that the constants hold for, finite and above
+        0.
     lipschitz : float
-        Largest norm of one row's gradient.
+        Largest Euclidean norm of one row's gradient, finite and above 0.
     smoothness : float
-        Lipschitz constant of one row's gradient in the row (target fixed).
+        Lipschitz constant of one row's gradient in the row (target fixed), finite and above 0.
     curvature : float
-        Lipschitz constant of one row's gradient in the coefficients.
+        Lipschitz constant of one row's gradient in the coefficients, finite and above 0.
     slope : callable
         ``slope(scores, target)`` returns the derivative of the loss in the score, one number
         for each row. It must depend on its arguments alone.
     target_bound : float, default 1.0
-        The target is read as numbers, clipped to this absolute value. Other entries count as 0.
+        The target is read as numbers, clipped to this absolute value, which is finite and above 0.
+        Other entries count as 0.
     positive : tuple, default ()
         If not empty, the target is read as labels instead: these labels count as 1, all others
         as -1.
     constant : float, default 0.0
         If above 0, a public number that is appended to every row. Its coefficient makes an
-        intercept.
+        intercept. At least 0 and finite.
 
     Raises
     ------
@@ -325,9 +331,10 @@ class Loss:
         Parameters
         ----------
         radius : float
-            Largest Euclidean norm R of a row x, the constant included.
+            Largest Euclidean norm R of a row x, finite and above 0, in the units of the columns.
+            The constant is included.
         coefficient_norm : float
-            Largest Euclidean norm B of the coefficients theta.
+            Largest Euclidean norm B of the coefficients theta, finite and above 0.
         positive : tuple, default (1,)
             Labels that count as 1. All others count as -1.
         constant : float, default 0.0
@@ -336,7 +343,7 @@ class Loss:
         Returns
         -------
         Loss
-            Public.
+            Public. Its constants are proven for rows and coefficients of these norms.
 
         Raises
         ------
@@ -378,16 +385,17 @@ class Loss:
         Parameters
         ----------
         radius : float
-            Largest Euclidean norm R of a row x.
+            Largest Euclidean norm R of a row x, finite and above 0, in the units of the columns.
         coefficient_norm : float
-            Largest Euclidean norm B of the coefficients theta.
+            Largest Euclidean norm B of the coefficients theta, finite and above 0.
         target_bound : float
-            Largest absolute value Y of a target y. Targets are clipped to it.
+            Largest absolute value Y of a target y, finite and above 0, in the units of the target.
+            Targets are clipped to it.
 
         Returns
         -------
         Loss
-            Public.
+            Public. Its constants are proven for rows and coefficients of these norms.
 
         Raises
         ------
@@ -411,7 +419,7 @@ class Loss:
         )
 
     def read(self, y: Any) -> Floats:
-        """Return a private target as numbers, each entry by itself.
+        """Return a private regression target as numbers, where each entry is converted by itself.
 
         Labels become 1 or -1. Numbers are clipped to ``target_bound``, and entries that are not
         numbers become 0.
@@ -425,15 +433,20 @@ class Loss:
         -------
         ndarray of float, shape (n_rows,)
             Private numbers, in the order of the rows.
+
+        Raises
+        ------
+        TypeError
+            If the target has no length or cannot be iterated.
         """
         if not self.positive:
             return _bounded_numbers(y, self.target_bound)
         return _each(lambda label: 1.0 if _among(label, self.positive) else -1.0, y)
 
     def exact(self, rows: Floats, target: Floats) -> Callable[[Floats, Sample], Floats]:
-        """Return a function that computes the private mean gradient of the loss without noise.
+        """Return a function that computes the mean gradient of a loss over private rows.
 
-        The gradient of each row is scaled down to the norm ``lipschitz``.
+        No noise is added. The gradient of each row is scaled down to the norm ``lipschitz``.
 
         Parameters
         ----------
@@ -520,6 +533,12 @@ class GradientQuery:
     ParameterError
         If a parameter is out of range, or the loss does not hold for the radius of the rows.
 
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), for the shift of rows by preprocessing.
+    Wang, Balle & Kasiviswanathan (2019), Theorem 9, for steps that read a sample.
+    Abadi et al. (2016), for noisy gradients of samples.
+
     Examples
     --------
     >>> loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
@@ -545,17 +564,17 @@ class GradientQuery:
 
     @property
     def size(self) -> int:
-        """Public number of coefficients: one for each column, and one more for an intercept.
+        """Number of coefficients of a linear model: one for each column, and one for an intercept.
 
         Returns
         -------
         int
-            At least 1. The coefficient of the intercept is the last.
+            Public, at least 1. The coefficient of the intercept is the last.
         """
         return self.domain.columns + bool(self.loss.constant)
 
     def point(self, at: ArrayLike) -> Floats:
-        """Return a copy of the coefficients for a gradient, after a check of their norm.
+        """Check the norm of the coefficients at which a gradient is requested, and copy them.
 
         Parameters
         ----------
@@ -611,7 +630,8 @@ class GradientQuery:
         Returns
         -------
         PrivacyMap
-            It covers all steps together, and includes rounding.
+            Public bounds in zero-concentrated or Rényi DP, as functions of a `TableDistance`. They
+            cover all steps together, and include rounding.
         """
         slack = self.noise_for(NEIGHBOURS).slack(self.size)
         slack += _sum_slack(self._read, self.multiplier)
@@ -635,7 +655,8 @@ class GradientQuery:
         Returns
         -------
         VectorNoise
-            Public. The scale of the noise does not depend on the distance.
+            The public mechanism, which adds Gaussian noise to a gradient. The scale of the noise
+            does not depend on the distance.
         """
         n, unit = self._read, self._unit
         replaced, shifted = min(distance.replaced, n), min(distance.shifted_rows, n)
@@ -643,7 +664,9 @@ class GradientQuery:
         return VectorNoise("gaussian", self.sigma, sensitivity=min(shift, n * unit.replaced))
 
     def exact(self, rows: Floats, target: Any) -> Callable[[ArrayLike], Any]:
-        """Return a function that computes the private mean gradient without noise.
+        """Return a function that computes the mean gradient of private rows without noise.
+
+        The result is private. Only noise makes a gradient releasable.
 
         Parameters
         ----------

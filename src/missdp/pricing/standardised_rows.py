@@ -29,7 +29,7 @@ from missdp.types import Floats
 
 
 class StandardisedRows:
-    """Private rows whose number is public, with a target and a preprocessing chain, for a session.
+    """Private rows with a public number of rows and a preprocessing chain, which a session reads.
 
     A session on these rows charges a budget and releases noisy answers to `VectorQuery` and
     `GradientQuery`. This object computes exact answers, which stay private, and releases nothing.
@@ -43,7 +43,7 @@ class StandardisedRows:
     facts : StandardisedFacts
         Public facts about the rows, with the preprocessing steps.
     target : array_like of shape (n_rows,), optional
-        Private target. It is not preprocessed.
+        Private target, read by gradient queries. It is not preprocessed.
     test : TestPlan, optional
         If given, a private test of the steps' conditions precedes the answers.
 
@@ -58,8 +58,8 @@ class StandardisedRows:
     DataError
         If the table has another shape than declared.
     SchemaError
-        If an attribute of a `Table` is not applicable to some rows, or facts of its schema are
-        not declared public.
+        If an attribute of a `Table` is not applicable to some rows. A schema with a unit of
+        protection, weights, or facts that are not declared public raises the error, too.
     ParameterError
         If ``test`` is not exactly a `TestPlan`.
 
@@ -96,7 +96,7 @@ class StandardisedRows:
 
     @property
     def facts(self) -> StandardisedFacts:
-        """Public facts about the private rows and their preprocessing.
+        """Public facts about private rows and their preprocessing steps.
 
         Returns
         -------
@@ -118,7 +118,7 @@ class StandardisedRows:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Public conditions of the guarantee of every answer, without the tested conditions.
+        """Public conditions under which the guarantee of every noisy answer holds.
 
         Returns
         -------
@@ -257,7 +257,9 @@ class StandardisedRows:
         require(same, "the test was planned for another question")
 
     def changed(self, change: Any, rng: Any) -> NoReturn:
-        """Raise an error, because preprocessing is declared and priced before a session opens.
+        """Raise an error, because these private rows are not changed after a session has opened.
+
+        Preprocessing is declared and priced before. Add a step to the chain instead.
 
         Parameters
         ----------
@@ -275,7 +277,7 @@ class StandardisedRows:
         raise ParameterError("standardised rows are not changed. Add a step to their chain instead")
 
     def expect(self, queries: Iterable[Any]) -> None:
-        """Ignore an announcement of queries, because the rows are prepared once for all queries.
+        """Ignore an announcement of queries, because all rows are prepared once for all queries.
 
         Parameters
         ----------

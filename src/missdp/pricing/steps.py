@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass, replace
 from string import Formatter
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -45,8 +46,8 @@ class StepCondition(Condition, abstract=True):
     Attributes
     ----------
     about_rows : bool
-        Class attribute. True if the condition is about the private table, so that a private
-        test can replace it. False if it is about the circumstances of the release.
+        Class attribute. True if the condition is about the private table, so that a private test
+        can replace it. False if it is about the circumstances of the release.
 
     Examples
     --------
@@ -57,7 +58,9 @@ class StepCondition(Condition, abstract=True):
     about_rows: ClassVar[bool] = True
 
 
-def _condition(name: str, sentence: str, stated_by: str, **meaning: str) -> Any:
+def _condition(
+    name: str, sentence: str, summary: str, stated_by: str, *example: float, **meaning: str
+) -> Any:
     """Return the class of a condition. Fields with a format are floats, and others integers.
 
     Parameters
@@ -66,10 +69,14 @@ def _condition(name: str, sentence: str, stated_by: str, **meaning: str) -> Any:
         Name of the class.
     sentence : str
         The condition, in which fields are named as in a format of text.
+    summary : str
+        The condition in few words, for the first sentence of the docstring.
     stated_by : str
         Sentence for the docstring with the steps or fits that state the condition.
+    *example : float
+        Values of the fields in the example of the docstring.
     **meaning : str
-        Meaning of each field, with its unit.
+        Meaning of each field, with its unit and range.
 
     Returns
     -------
@@ -79,10 +86,15 @@ def _condition(name: str, sentence: str, stated_by: str, **meaning: str) -> Any:
     named = {at[2:]: form for _, at, form, _ in Formatter().parse(sentence) if at}
     fields = [(at, float if form else int) for at, form in named.items()]
     shown = re.sub(r"\{0\.(\w+)[^}]*\}", r"``\1``", sentence)
-    lines = [f"Condition of the guarantee: {shown}", "", stated_by]
+    lines = [f"Condition of a guarantee: {summary}.", "", f"Its text is: {shown}", "", stated_by]
     lines += ["It is stated with the guarantee and is not checked against the table."]
-    lines += ["", "Parameters", "----------"] if fields else []
-    lines += [f"{at} : {kind.__name__}\n    {meaning[at]}" for at, kind in fields]
+    if fields:
+        lines += ["", "Parameters", "----------"]
+        lines += [f"{at} : {kind.__name__}\n    {meaning[at]}" for at, kind in fields]
+        lines += ["", "Raises", "------", "ParameterError\n    If a field has the wrong type."]
+    printed = sentence.format(SimpleNamespace(**dict(zip(named, example, strict=True))))
+    made = f"{name}({', '.join(map(repr, example))})"
+    lines += ["", "Examples", "--------", f">>> print({made})\n{printed}"]
     facts = {"sentence": sentence, "__doc__": "\n".join(lines), "__module__": __name__}
     return make_dataclass(name, fields, bases=(StepCondition,), namespace=facts, frozen=True)
 
@@ -90,12 +102,14 @@ def _condition(name: str, sentence: str, stated_by: str, **meaning: str) -> Any:
 NotFittedOnThisTable = _condition(
     "NotFittedOnThisTable",
     "No preprocessing of these rows was fitted on the same table.",
+    "no preprocessing was fitted to the same private table",
     "A private estimator that is fitted outside of a pipeline states it.",
 )
 ModelPaidApart = _condition(
     "ModelPaidApart",
     "The imputer's model was not fitted to these rows, or its own guarantee is composed with this "
     "one.",
+    "the model of an imputer is accounted for separately",
     "`DPImputer` states it as a step of a pipeline.",
 )
 ModelPaidApart.about_rows = False
@@ -103,44 +117,58 @@ SeededFilling = _condition(
     "SeededFilling",
     "WARNING: missing cells were filled with seeded random numbers in the order of rows. Nothing "
     "is proven against anyone who knows the seed.",
+    "missing cells were filled by a seed, which is for tests only",
     "`DPImputer` with a seed states it as a step of a pipeline.",
 )
 SeededFilling.about_rows = False
 IncompleteRows = _condition(
     "IncompleteRows",
     "At most {0.at_most} rows have a missing cell, and none has more than {0.cells_per_row}.",
+    "few rows have missing cells, and each row has few",
     "Imputations that are fitted to the table state it.",
-    at_most="Largest number of rows with a missing cell.",
-    cells_per_row="Largest number of missing cells in one row.",
+    10,
+    1,
+    at_most="Largest number of rows with a missing cell, at least 1.",
+    cells_per_row="Largest number of missing cells in one row, at least 1.",
 )
 CentralGaps = _condition(
     "CentralGaps",
     "In every column, consecutive observed values differ by at most {0.at_most:.6g} within "
     "{0.ranks} ranks of the median.",
+    "values near the median of each column are close together",
     "`MedianImputer` states it.",
-    at_most="Largest gap of consecutive observed values, in the units of the column.",
-    ranks="Number of ranks on either side of the median.",
+    0.1,
+    2,
+    at_most="Largest gap of consecutive observed values, at least 0, in the units of the column.",
+    ranks="Number of ranks on either side of the median, at least 1.",
 )
 TrimmedRange = _condition(
     "TrimmedRange",
     "In every column, the {0.trim}-th smallest and {0.trim}-th largest observed values differ by "
     "at most {0.at_most:.6g}.",
+    "the values that trimming retains in each column have a small range",
     "`TrimmedMeanImputer` states it.",
-    trim="Number of observed values that are dropped at either end of a column.",
-    at_most="Largest range of the retained values, in the units of the column.",
+    20,
+    0.5,
+    trim="Number of observed values that are dropped at either end of a column, at least 1.",
+    at_most="Largest difference of these two values, at least 0, in the units of the column.",
 )
 MinEigenvalue = _condition(
     "MinEigenvalue",
     "The second-moment matrix of the regression's predictors, summed over the rows with an "
     "observed target and divided by n, has no eigenvalue below {0.at_least:.6g}.",
+    "predictors of a regression are not nearly dependent",
     "`RegressionImputer` states it.",
-    at_least="Smallest eigenvalue, in squared units of the columns.",
+    0.01,
+    at_least="Smallest eigenvalue, above 0, in squared units of the columns.",
 )
 BoundedDonations = _condition(
     "BoundedDonations",
     "No row is a donor of more than {0.at_most} incomplete rows.",
+    "no row is a donor of many incomplete rows",
     "`NeighbourImputer` states it.",
-    at_most="Largest number of incomplete rows that one row is a donor of.",
+    3,
+    at_most="Largest number of incomplete rows that one row is a donor of, at least 0.",
 )
 # The number of clusters that meet has a packing bound, unless it is declared.
 LargestCluster = _condition(
@@ -148,45 +176,61 @@ LargestCluster = _condition(
     "No good cluster of radius {0.radius:.6g} has more than {0.at_most} rows, and no point is "
     "within three such radii of the centres of more than {0.neighbours} good clusters, whichever "
     "rows are removed.",
-    "`Quantizer` and `Deduplicator` state it.",
-    radius="Cluster radius, a Euclidean distance.",
-    at_most="Largest number of rows in a good cluster.",
-    neighbours="Largest number of good clusters near one point.",
+    "isolated clusters of rows are small, and few are near a point",
+    "`Quantizer` and `Deduplicator` state it, and define good clusters.",
+    0.1,
+    10,
+    5,
+    radius="Cluster radius, a Euclidean distance above 0 in the units of the columns.",
+    at_most="Largest number of rows in a good cluster, at least 1.",
+    neighbours="Largest number of good clusters near one point, at least 1.",
 )
 ExtremeGaps = _condition(
     "ExtremeGaps",
     "In every column, consecutive values differ by at most {0.at_most:.6g} in each of the "
     "{0.ranks} outermost gaps, at either end.",
+    "the largest and smallest values of each column are close together",
     "`MinMaxScaler` states it.",
-    at_most="Largest gap of consecutive values, in the units of the column.",
-    ranks="Number of gaps at either end of a column.",
+    0.05,
+    1,
+    at_most="Largest gap of consecutive values, at least 0, in the units of the column.",
+    ranks="Number of gaps at either end of a column, at least 1.",
 )
 MinRange = _condition(
     "MinRange",
     "In every column, maximum and minimum differ by at least {0.at_least:.6g}.",
+    "maximum and minimum of each column differ enough",
     "`MinMaxScaler` states it.",
-    at_least="Smallest range of a column, in its units.",
+    0.5,
+    at_least="Smallest range of a column, above 0, in its units.",
 )
 MinStandardDeviation = _condition(
     "MinStandardDeviation",
     "Every column that is scaled has a standard deviation of at least {0.at_least:.6g}.",
+    "no scaled column has a small standard deviation",
     "`StandardScaler` states it.",
-    at_least="Smallest standard deviation, in the units of the column.",
+    0.3,
+    at_least="Smallest standard deviation, above 0, in the units of the column.",
 )
 CovarianceGap = _condition(
     "CovarianceGap",
     "The gap between the {0.k} largest eigenvalues and all others of the covariance matrix that "
     "PCA sees is at least {0.at_least:.6g}.",
+    "two eigenvalues of the covariance matrix differ enough",
     "`PCARankReducer` and `PCADimensionReducer` state it.",
-    k="Number of principal components.",
-    at_least="Smallest gap of eigenvalues, in squared units of the columns.",
+    2,
+    0.1,
+    k="Number of principal components, at least 1.",
+    at_least="Smallest gap of eigenvalues, above 0, in squared units of the columns.",
 )
 FrameOverlap = _condition(
     "FrameOverlap",
     "Every direction of the public reference frame has a cosine of at least {0.at_least:.6g} with "
     "the principal subspace.",
+    "principal components are near public reference directions",
     "`PCADimensionReducer` states it.",
-    at_least="Smallest cosine, in (0, 1].",
+    0.5,
+    at_least="Smallest cosine, without unit, in (0, 1].",
 )
 
 RowFunction: TypeAlias = Callable[[Floats], Floats]
@@ -202,14 +246,14 @@ class Response(NamedTuple):
     Parameters
     ----------
     lipschitz : float, default 1.0
-        Factor by which the step can stretch the distance between two rows.
+        Factor by which the step can stretch the distance between two rows, at least 0.
     shift : float, default 0.0
-        Largest Euclidean distance that fitting on the other table adds, in the units of the
-        output columns.
+        Largest Euclidean distance that fitting on the other table adds to one row. At least 0, in
+        the units of the output columns.
     shifted_rows : int, default 0
-        Number of rows to which ``shift`` applies. For all other rows the shift is 0.
+        Number of rows to which ``shift`` applies, at least 0. For all other rows the shift is 0.
     diameter : float, default infinity
-        Largest Euclidean distance between any two output rows.
+        Largest Euclidean distance between any two output rows, at least 0.
 
     Examples
     --------
@@ -256,6 +300,18 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     References
     ----------
     Hu, Sanyal & Schölkopf (2024), §4.1.
+
+    Examples
+    --------
+    >>> from missdp.pricing import MeanImputer, NEIGHBOURS, RowDomain, StableTransformer
+    >>> step = MeanImputer(max_incomplete=10)
+    >>> isinstance(step, StableTransformer)
+    True
+    >>> domain = RowDomain(rows=1000, columns=1, complete=False)
+    >>> step.stability(NEIGHBOURS, domain).shifted_rows
+    10
+    >>> step.fit_transform([[0.1], [float("nan")], [0.3]]).round(6).tolist()
+    [[0.1], [0.2], [0.3]]
     """
 
     _needs_complete: ClassVar[bool] = True
@@ -267,7 +323,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     _continuous: ClassVar[bool] = True
 
     def stability(self, distance: TableDistance, domain: RowDomain) -> TableDistance:
-        """Return a bound on the difference of two tables after the preprocessing step.
+        """Return a bound on the difference of two tables after a preprocessing step.
 
         The bound holds if both tables are in ``domain``, satisfy `conditions`, and differ by at
         most ``distance``.
@@ -306,7 +362,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return start.after(rows=domain.rows, **response._replace(diameter=widest)._asdict())
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:  # noqa: ARG002
-        """Return a bound on the Euclidean distance of output rows between two fitted tables.
+        """Return a bound on the Euclidean distance of outputs, if a step is fitted on two tables.
 
         Subclasses define this method, unless each output row depends on its own input row alone.
 
@@ -366,7 +422,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return replace(domain, radius=self.radius_after(domain), complete=complete)
 
     def radius_after(self, domain: RowDomain) -> float:
-        """Return a bound on the Euclidean norm of a row after the preprocessing step.
+        """Return a bound on the Euclidean norm of a row after a preprocessing step.
 
         Parameters
         ----------
@@ -387,7 +443,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return domain.radius
 
     def conditions(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions of the guarantee that a preprocessing step adds.
+        """Return the conditions that a preprocessing step adds to a privacy guarantee.
 
         Both neighbouring tables must satisfy them.
 
@@ -411,7 +467,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return () if self._fills and domain.complete else self.assumed(domain)
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:  # noqa: ARG002
-        """Return the conditions of the guarantee that a step adds where it changes rows.
+        """Return the conditions of a guarantee under which the bound of a preprocessing step holds.
 
         Subclasses define this method, unless each output row depends on its own input row alone.
         `conditions` calls it.
@@ -442,7 +498,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before the conditions of a step fail.
+        """Return how many rows must at least be replaced before the conditions of a step fail.
 
         The number is 0 where a condition fails. It changes by at most 1 between two tables that
         differ by at most ``incoming``. It is private: propose-test-release adds noise to it.
@@ -477,7 +533,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         )
 
     def fit(self, X: Rows, y: object = None) -> Self:  # noqa: ARG002
-        """Fit the preprocessing step to a private table, without noise.
+        """Fit a preprocessing step to a private table, without noise.
 
         Nothing is charged, because a step on its own releases nothing. The fitted step is private.
 
@@ -503,9 +559,9 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
             raise the error, too, if the step needs complete rows. A `PricedPipeline` fills
             missing cells before.
         SchemaError
-            If the step fills missing cells of a `Table` with an attribute that is not
-            applicable to some rows. A schema with facts that are not declared public raises the
-            error, too.
+            If the step fills missing cells of a `Table` with an attribute that is not applicable to
+            some rows. A schema with a unit of protection, weights, or facts that are not declared
+            public raises the error, too.
         """
         table = self._checked(X)
         self.n_features_in_ = table.shape[1]
@@ -513,7 +569,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         return self
 
     def transform(self, X: Rows) -> Floats:
-        """Apply the fitted preprocessing step to the rows of a table.
+        """Apply a fitted preprocessing step to the private rows of a table.
 
         Parameters
         ----------
@@ -532,6 +588,10 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         DataError
             If the table has another number of columns than the fitted table, or no row. Missing
             cells raise the error, too, if the step needs complete rows.
+        SchemaError
+            If a `Table` has facts that are not declared public, a unit of protection or weights. A
+            step that fills missing cells also raises it for an attribute that is not applicable to
+            some rows.
         """
         columns, table = self.n_features_in_, self._checked(X)
         if table.shape[1] != columns:

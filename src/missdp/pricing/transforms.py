@@ -65,6 +65,10 @@ class StandardScaler(StableTransformer):
     and |mu|^2 <= R^2 - q s^2 gives |x - mu| <= R + sqrt(R^2 - q s^2). ``"floor"``: raising the
     variance to s^2 is a contraction, and w = |x - mu| = 2 R.
 
+    References
+    ----------
+    Bhatia & Davis (2000), for the bound on a variance.
+
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
@@ -95,7 +99,7 @@ class StandardScaler(StableTransformer):
         return () if self.below == "floor" else (MinStandardDeviation(self.min_std),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of scaled rows between two fitted tables.
+        """Return a bound on the distance between rows scaled by the deviations of two tables.
 
         All rows change, because they are scaled by the means and standard deviations of the table.
 
@@ -152,7 +156,7 @@ class StandardScaler(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before a standard deviation is too small.
+        """Return how many rows must at least be replaced before a deviation is too small.
 
         It is the surplus of the smallest variance over the squared ``min_std``, divided by the
         largest change of a variance. This change is (4 R^2 h + 4 R tau) / n for radius R, h
@@ -213,8 +217,8 @@ class MinMaxScaler(StableTransformer):
         Condition of the guarantee: consecutive values at either end of a column differ by at
         most this. At least 0, in the units of the columns.
     extreme_ranks : int, default 1
-        Number of the outermost gaps at either end that ``extreme_gap`` covers. It must be at
-        least the number of rows that may be replaced before this step.
+        Number of the outermost gaps at either end that ``extreme_gap`` covers, at least 1. It must
+        be at least the number of rows that may be replaced before this step.
 
     Raises
     ------
@@ -260,7 +264,7 @@ class MinMaxScaler(StableTransformer):
         return (MinRange(self.min_range), ExtremeGaps(self.extreme_gap, self.extreme_ranks))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of scaled rows between two fitted tables.
+        """Return a bound on the distance between rows scaled by the extremes of two tables.
 
         All rows change, because they are scaled by the extremes of the table.
 
@@ -370,6 +374,11 @@ class PCARankReducer(StableTransformer):
     h + 2 R tau) / (n beta) for the covariance. For the second moment it is at most (R^2 h + R tau)
     / (n beta). Adversarial tables attain this bound. A row moves by R |P - P'|.
 
+    References
+    ----------
+    Davis & Kahan (1970), for the sin-theta theorem.
+    Hu, Sanyal & Schölkopf (2024), for the stability of principal components.
+
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
@@ -401,7 +410,7 @@ class PCARankReducer(StableTransformer):
         return (kind(self.n_components, self.min_gap),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of projected rows between two tables.
+        """Return a bound on the distance between rows projected on the components of two tables.
 
         All rows change, because they are projected on the principal components of the table.
 
@@ -452,9 +461,9 @@ class PCARankReducer(StableTransformer):
         return change * domain.radius / domain.rows
 
     def output_domain(self, domain: RowDomain) -> RowDomain:
-        """Return public facts about the table of projected rows, which are those of the input.
+        """Return public facts about the table after projection on principal components.
 
-        A projection keeps the columns and does not lengthen rows.
+        A projection keeps the columns and does not lengthen rows, so the facts do not change.
 
         Parameters
         ----------
@@ -479,7 +488,7 @@ class PCARankReducer(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before the gap of eigenvalues is too small.
+        """Return how many rows must at least be replaced before the eigenvalue gap is too small.
 
         It is the surplus of the gap over ``min_gap``, divided by the largest change of the gap. By
         Weyl's inequality, the gap changes by at most the spread (largest less smallest eigenvalue)
@@ -554,6 +563,11 @@ class PCADimensionReducer(PCARankReducer):
     Let rho be ``min_overlap``, s = |P - P'| and H = (G'PG)^(1/2) >= rho. Then |H - H'| <= s / (2
     rho), and U - U' = (P - P') G H^-1 + U' (H' - H) H^-1. So |U - U'| <= s / rho + s / (2 rho^2).
 
+    References
+    ----------
+    Davis & Kahan (1970), for the sin-theta theorem.
+    Hu, Sanyal & Schölkopf (2024), for the stability of principal components.
+
     Examples
     --------
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
@@ -583,7 +597,7 @@ class PCADimensionReducer(PCARankReducer):
         return (*super().assumed(domain), FrameOverlap(self.min_overlap))
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of PCA coordinates between two tables.
+        """Return a bound on the distance between principal coordinates of rows in two tables.
 
         All rows change, because the coordinates depend on the principal components of the table.
 
@@ -689,13 +703,14 @@ _KISSING = {1: 2, 2: 5, 3: 12, 4: 24, 5: 44, 6: 78, 7: 134, 8: 240}
 
 
 def packing_number(columns: int) -> int:
-    """Return a bound on the number of good clusters near any point, for `Quantizer`.
+    """Return a bound on the number of isolated clusters of rows near any point.
 
-    A good cluster is the set of rows within a radius eta of a row that has no row between eta and 3
-    eta away. The bound counts good clusters with centres within 3 eta of one point. Centres of
-    different good clusters are more than 3 eta apart. So the directions to any two centres are more
-    than 60 degrees apart, and kissing numbers bound their number. Beyond eight dimensions, balls of
-    radius 1.5 eta around the centres are disjoint and fit in one ball of radius 4.5 eta.
+    `Quantizer` and `Deduplicator` use it. A good cluster is the set of rows within a radius eta of
+    a row that has no row between eta and 3 eta away. The bound counts good clusters with centres
+    within 3 eta of one point. Centres of different good clusters are more than 3 eta apart. So the
+    directions to any two centres are more than 60 degrees apart, and kissing numbers bound their
+    number. Beyond eight dimensions, balls of radius 1.5 eta around the centres are disjoint and fit
+    in one ball of radius 4.5 eta.
 
     Parameters
     ----------
@@ -705,7 +720,12 @@ def packing_number(columns: int) -> int:
     Returns
     -------
     int
-        Public upper bound on the number of clusters.
+        Public upper bound on the number of clusters, at least 1. From 30 columns on it is 3^30,
+        which exceeds the number of rows of any table.
+
+    References
+    ----------
+    Levenshtein (1979), Musin (2008), and Mittelmann & Vallentin (2010), for kissing numbers.
 
     Examples
     --------
@@ -730,11 +750,11 @@ class Quantizer(StableTransformer):
     eta : float
         Cluster radius as a Euclidean distance, at least 1e-100, in the units of the columns.
     max_cluster : int
-        Condition of the guarantee: no good cluster has more rows than this. Conditions are
-        stated with the guarantee and are not checked against the table.
+        Condition of the guarantee: no good cluster has more rows than this number, which is at
+        least 1. Conditions are stated with the guarantee and are not checked against the table.
     max_neighbours : int or None, default None
-        Condition of the guarantee: at most this many good clusters have centres within 3
-        ``eta`` of one point, whichever rows are removed. None: the bound of `packing_number`,
+        Condition of the guarantee: at most this many good clusters, at least 1, have centres within
+        3 ``eta`` of one point, whichever rows are removed. None: the bound of `packing_number`,
         which always holds.
 
     Raises
@@ -757,6 +777,10 @@ class Quantizer(StableTransformer):
     Being within a radius is not continuous, so rows that moved before count as replaced.
 
     The rows move by at most 2 eta: in either table a row is its own image or is mapped within eta.
+
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), Proposition 3, whose bound is corrected here.
 
     Examples
     --------
@@ -790,7 +814,7 @@ class Quantizer(StableTransformer):
         return (LargestCluster(self.eta, self.max_cluster, self._neighbours(domain)),)
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of quantised rows between two tables.
+        """Return a bound on the distance between rows quantised by the clusters of two tables.
 
         At most 2 h K b rows change, each by at most 2 ``eta``. Here h is the number of replaced
         rows, K the number of clusters near a point, and b is ``max_cluster``.
@@ -816,7 +840,7 @@ class Quantizer(StableTransformer):
     def distance_to_failure(
         self, values: Floats, incoming: TableDistance, domain: RowDomain
     ) -> float:
-        """Return a lower bound on the row replacements before a cluster has too many rows.
+        """Return how many rows must at least be replaced before a cluster is too large.
 
         It is ``max_cluster`` + 1 less an upper bound on the cluster size, divided by the rows that
         change. The largest good cluster itself can jump when one row changes, because a row between
@@ -880,7 +904,7 @@ class Quantizer(StableTransformer):
         )
 
     def fit_transform(self, X: Any, y: object = None, **params: object) -> Floats:  # noqa: ARG002
-        """Fit the step to a private table and return the table with its good clusters rewritten.
+        """Fit a clustering step to a private table, and return the table with rewritten clusters.
 
         Nothing is charged, because a step on its own releases nothing.
 
@@ -903,7 +927,8 @@ class Quantizer(StableTransformer):
         DataError
             If the input is not a table with at least one row and one column, or cells are missing.
         SchemaError
-            If the schema of a `Table` has facts that are not declared public.
+            If the schema of a `Table` has a unit of protection, weights, or facts that are not
+            declared public.
         """
         return np.asarray(self.fit(X)._private(np.empty(0)))
 
@@ -930,11 +955,11 @@ class Deduplicator(Quantizer):
     eta : float
         Cluster radius as a Euclidean distance, at least 1e-100, in the units of the columns.
     max_cluster : int
-        Condition of the guarantee: no good cluster has more rows than this. Conditions are
-        stated with the guarantee and are not checked against the table.
+        Condition of the guarantee: no good cluster has more rows than this number, which is at
+        least 1. Conditions are stated with the guarantee and are not checked against the table.
     max_neighbours : int or None, default None
-        Condition of the guarantee: at most this many good clusters have centres within 3
-        ``eta`` of one point, whichever rows are removed. None: the bound of `packing_number`,
+        Condition of the guarantee: at most this many good clusters, at least 1, have centres within
+        3 ``eta`` of one point, whichever rows are removed. None: the bound of `packing_number`,
         which always holds.
 
     Raises
@@ -947,6 +972,10 @@ class Deduplicator(Quantizer):
     At most 2 h K b rows change between the tables, from themselves to 0 or back, by at most the
     radius. The proof and the symbols are in `Quantizer`.
 
+    References
+    ----------
+    Hu, Sanyal & Schölkopf (2024), Proposition 3, whose bound is corrected here.
+
     Examples
     --------
     >>> step = Deduplicator(eta=0.1, max_cluster=2)
@@ -957,7 +986,7 @@ class Deduplicator(Quantizer):
     """
 
     def response(self, distance: TableDistance, domain: RowDomain) -> Response:
-        """Return a bound on the Euclidean distance of deduplicated rows between two tables.
+        """Return a bound on the distance between rows deduplicated by the clusters of two tables.
 
         At most 2 h K b rows change, each by at most the radius of the domain. Here h is the number
         of replaced rows, K the number of clusters near a point, and b is ``max_cluster``.

@@ -286,7 +286,7 @@ class Ignored(Unread):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(Column, abstract=True):
-    """Base class of attributes: the columns that releases model, with their public facts.
+    """Base class of attributes: public facts about a column of a table that synthesizers model.
 
     It is not created itself. Use :class:`Categorical` or :class:`Ordinal` for columns with levels,
     :class:`Numeric`, :class:`Date` or :class:`DateTime` for numbers and dates, and
@@ -346,6 +346,13 @@ class Attribute(Column, abstract=True):
     SchemaError
         If a fact has the wrong type or is out of range, or if facts contradict each other. A code
         of two kinds of missing is an example.
+
+    Examples
+    --------
+    >>> from missdp.schema import Attribute, Categorical
+    >>> smoker = Categorical(name="smoker", levels=("no", "yes"), nullable=True, refused=(-7,))
+    >>> isinstance(smoker, Attribute), smoker.size, smoker.kinds
+    (True, 2, ('missing', 'refused'))
     """
 
     documented_in = "docs/schema-reference.md"
@@ -376,13 +383,13 @@ class Attribute(Column, abstract=True):
             raise _refusal(self.name, problem)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the attribute as an ``[[attribute]]`` table of a schema file, in a dictionary.
+        """Return the public facts of an attribute as a table of a schema file, in a dictionary.
 
         Returns
         -------
         dict of str to JSON value
-            ``name``, then ``kind``, then each fact that differs from its default. ``labels`` is a
-            dictionary. Public.
+            The keys of an ``[[attribute]]`` table: ``name``, then ``kind``, then each fact that
+            differs from its default. ``labels`` is a dictionary. Public.
         """
         return super().to_dict() | ({"labels": dict(self.labels)} if self.labels else {})
 
@@ -394,8 +401,17 @@ class Attribute(Column, abstract=True):
         """Number of codes for the values of an attribute: its levels, or its bins and spikes.
 
         A code is the whole number that stands for a value in counts. Missing and not applicable
-        cells are not included: see ``extended_size``. The value is a public int of at least 0. Each
-        subclass defines it.
+        cells are not included: see ``extended_size``. Each subclass defines the property.
+
+        Returns
+        -------
+        int
+            At least 0. Public.
+
+        Raises
+        ------
+        NotImplementedError
+            If the subclass does not define the property.
         """
         raise NotImplementedError
 
@@ -404,9 +420,13 @@ class Attribute(Column, abstract=True):
         """Reasons for which a cell of an attribute may have no value, in the order of their codes.
 
         They are called kinds of missing. A code is the whole number that stands for a cell in
-        counts. The value is a tuple with some of "not_applicable", "missing", "refused", "unknown"
-        and "not_asked", in this order. The code of the first is ``size``, and each later kind has
-        the next number. The value is public.
+        counts. The code of the first reason is ``size``, and each later reason has the next number.
+
+        Returns
+        -------
+        tuple of str
+            Some of "not_applicable", "missing", "refused", "unknown" and "not_asked", in this
+            order. Public.
         """
         first = () if self.not_applicable is None else KINDS[:1]
         others = tuple(k for k in KINDS[2:] if getattr(self, k) is not None)
@@ -433,7 +453,12 @@ class Attribute(Column, abstract=True):
         """Number of codes of an attribute: codes of values, and of reasons for missing values.
 
         A code is the whole number that stands for a value, or for a reason why a cell has no value,
-        in counts. The value is a public int, equal to ``size + len(kinds)``.
+        in counts.
+
+        Returns
+        -------
+        int
+            Equal to ``size + len(kinds)``, at least 1. Public.
         """
         return self.size + len(self.kinds)
 
@@ -441,14 +466,20 @@ class Attribute(Column, abstract=True):
     def missing_code(self) -> int:
         """Code of a cell that is missing without a stated reason, in an attribute that is nullable.
 
-        A code is the whole number that stands for a cell in counts. This int follows after the
+        A code is the whole number that stands for a cell in counts. This code follows after the
         codes of values and the code of "not applicable", if these cells may occur. Codes from this
-        number on are missing cells. The value is public.
+        number on are missing cells.
+
+        Returns
+        -------
+        int
+            ``size``, or ``size + 1`` if cells may be not applicable. Public. It is also returned if
+            the attribute is not nullable.
         """
         return self.size + (self.not_applicable is not None)
 
     def with_one_missing_kind(self) -> Self:
-        """Return the attribute with "missing" in place of "refused", "unknown" and "not asked".
+        """Return an attribute in which refused, unknown and not asked cells all count as missing.
 
         "Not applicable" stays separate. Labels are dropped. Private rows of the attribute must be
         coded anew.
@@ -465,7 +496,12 @@ class Attribute(Column, abstract=True):
         """True if a cell of the attribute may make reading of the table fail with DataError.
 
         This is the case with ``outside="error"``, for a cell that is not a declared level, or not
-        between the bounds. No guarantee covers the error. The value is public.
+        between the bounds. No guarantee covers the error.
+
+        Returns
+        -------
+        bool
+            Public.
         """
         return self.outside == "error"
 
@@ -644,6 +680,9 @@ class Categorical(_Levelled):
     Use it for answers, codes and names without an order. For ordered levels use :class:`Ordinal`,
     and for levels that are not publicly known :class:`OpenCategorical`.
 
+    :class:`Attribute` documents the facts in more detail. A guarantee holds only if they are
+    public. It states this as its condition `PublicDomain`, which is not checked.
+
     Parameters
     ----------
     name : str
@@ -655,9 +694,28 @@ class Categorical(_Levelled):
         all cells of this column are dropped.
     nullable : bool, default False
         True if a cell may be missing.
-    **facts
-        The other facts by keyword: codes of missing cells, ``outside``, ``other``, labels and
-        marks. :class:`Attribute` documents each of them.
+    missing_codes : tuple of str or number, default ()
+        Values that stand for a missing cell in the data, such as ``-9``. They need
+        ``nullable=True``.
+    refused, unknown, not_asked : tuple of str or number, or None, default None
+        Values that stand for other reasons of a missing cell. They need ``nullable=True``. None:
+        the reason does not occur.
+    not_applicable : tuple of str or number, or None, default None
+        Values of cells that can have no value, such as working hours without work. None: there are
+        no such cells.
+    outside : {"error", "missing", "other"}, default "error"
+        Treatment of a cell that is not a declared level: `DataError`, a missing cell, or the level
+        ``other``.
+    other : str, int or bool, optional
+        With ``outside="other"``, the level of each cell that is not a declared level.
+    imputed_before : bool, default False
+        True if missing cells of the column may have been filled before.
+    label, units : str, default ""
+        Description of the column, and unit of its values, for human readers.
+    labels : mapping of str to str, default {}
+        Meanings of levels and codes for human readers, by their text.
+    undeclared : tuple of str, default ()
+        Names of parameters that were read from private data and are not declared public yet.
 
     Raises
     ------
@@ -682,6 +740,9 @@ class Ordinal(_Levelled):
     comparisons of rules and by some models. Distances between levels are not defined: for numbers
     use :class:`Numeric`.
 
+    :class:`Attribute` documents the facts in more detail. A guarantee holds only if they are
+    public. It states this as its condition `PublicDomain`, which is not checked.
+
     Parameters
     ----------
     name : str
@@ -690,9 +751,28 @@ class Ordinal(_Levelled):
         The complete public domain in increasing order, at most 1,000,000 levels of one type.
     nullable : bool, default False
         True if a cell may be missing.
-    **facts
-        The other facts by keyword: codes of missing cells, ``outside``, ``other``, labels and
-        marks. :class:`Attribute` documents each of them.
+    missing_codes : tuple of str or number, default ()
+        Values that stand for a missing cell in the data, such as ``-9``. They need
+        ``nullable=True``.
+    refused, unknown, not_asked : tuple of str or number, or None, default None
+        Values that stand for other reasons of a missing cell. They need ``nullable=True``. None:
+        the reason does not occur.
+    not_applicable : tuple of str or number, or None, default None
+        Values of cells that can have no value, such as working hours without work. None: there are
+        no such cells.
+    outside : {"error", "missing", "other"}, default "error"
+        Treatment of a cell that is not a declared level: `DataError`, a missing cell, or the level
+        ``other``.
+    other : str, int or bool, optional
+        With ``outside="other"``, the level of each cell that is not a declared level.
+    imputed_before : bool, default False
+        True if missing cells of the column may have been filled before.
+    label, units : str, default ""
+        Description of the column, and unit of its values, for human readers.
+    labels : mapping of str to str, default {}
+        Meanings of levels and codes for human readers, by their text.
+    undeclared : tuple of str, default ()
+        Names of parameters that were read from private data and are not declared public yet.
 
     Raises
     ------

@@ -28,13 +28,29 @@ _MIN_WEIGHT = 1e-12  # total weight of the subintervals of a bin, below which dr
 class BinSource(StrEnum):
     """Origin of the bins of a numeric attribute: declared, implied, or estimated by a fit.
 
-    Guarantees depend on it: bins of an earlier release become a condition of the guarantee.
+    Guarantees depend on it: bins of an earlier release become a condition of the guarantee. It is
+    an enumeration of text. ``BinSource("release")`` returns the member of a text.
 
-    * ``DECLARED`` (``"declared"``): the schema declares the bins.
-    * ``EACH_NUMBER`` (``"each number"``): bounds and step allow few numbers, and each number is a
-      bin.
-    * ``PENDING`` (``"pending"``): the present fit estimates the bins.
-    * ``RELEASE`` (``"release"``): a completed fit released the bins.
+    Parameters
+    ----------
+    value : {"declared", "each number", "pending", "release"}
+        Text of a member.
+
+    Attributes
+    ----------
+    DECLARED : "declared"
+        The schema declares the bins.
+    EACH_NUMBER : "each number"
+        Bounds and step allow few numbers, and each number is a bin.
+    PENDING : "pending"
+        The present fit estimates the bins.
+    RELEASE : "release"
+        A completed fit released the bins.
+
+    Raises
+    ------
+    ValueError
+        If the text names no member.
 
     Examples
     --------
@@ -100,9 +116,11 @@ class Binning(Record):
     def cells(self) -> Binning:
         """Bins and spikes without their origin, so that two binnings can be compared.
 
-        The value is a :class:`Binning` whose ``source`` is ``BinSource.DECLARED`` and whose
-        ``release`` is empty. Edges, spikes, subintervals and weights are unchanged. They are as
-        public as this binning.
+        Returns
+        -------
+        Binning
+            A copy whose ``source`` is ``BinSource.DECLARED`` and whose ``release`` is empty. Edges,
+            spikes, subintervals and weights are unchanged. As public as this binning.
         """
         return replace(self, source=BinSource.DECLARED, release="")
 

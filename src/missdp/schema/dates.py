@@ -287,6 +287,9 @@ class Date(Numeric):
     package a date is a whole number of units of the calendar (years, months or days) since 1970.
     Bins and models work with these numbers.
 
+    :class:`Attribute` documents the facts in more detail. A guarantee holds only if they are
+    public. It states this as its condition `PublicDomain`, which is not checked.
+
     Parameters
     ----------
     name : str
@@ -312,9 +315,29 @@ class Date(Numeric):
         only, and written as dates of the frame or file.
     nullable : bool, default False
         True if a cell may be missing.
-    **facts
-        The other facts by keyword: codes of missing cells, ``outside``, labels and marks.
-        :class:`Attribute` documents each of them.
+    missing_codes : tuple of str or number, default ()
+        Values that stand for a missing cell in the data, such as ``-9``. They need
+        ``nullable=True``. A code that is a date lies outside the bounds.
+    refused, unknown, not_asked : tuple of str or number, or None, default None
+        Values that stand for other reasons of a missing cell. They need ``nullable=True``. None:
+        the reason does not occur.
+    not_applicable : tuple of str or number, or None, default None
+        Values of cells that can have no value, such as the discharge of an outpatient. None: there
+        are no such cells.
+    outside : {"error", "clamp", "missing"}, default "error"
+        Treatment of a cell that is not a date between the bounds. ``"error"`` raises `DataError`.
+        ``"missing"`` makes the cell missing. ``"clamp"`` takes the nearest bound. A cell that is
+        not a date then becomes missing, or ``lower`` if no cell may be missing.
+    other : None
+        Not used, since a date has no levels.
+    imputed_before : bool, default False
+        True if missing cells of the column may have been filled before.
+    label, units : str, default ""
+        Description of the column, and unit of its values, for human readers.
+    labels : mapping of str to str, default {}
+        Meanings of codes for human readers, by their text.
+    undeclared : tuple of str, default ()
+        Names of parameters that were read from private data and are not declared public yet.
 
     Attributes
     ----------
@@ -408,8 +431,12 @@ class Date(Numeric):
     def unit(self) -> Resolution:
         """Unit of the calendar in which the values of a date attribute are counted since 1970.
 
-        One of "Y" (years), "M" (months), "D" (days), "h" (hours), "m" (minutes), "s" (seconds) and
-        "ms" (milliseconds). The value is public.
+        The parameter ``step`` determines it.
+
+        Returns
+        -------
+        {"Y", "M", "D", "h", "m", "s", "ms"}
+            Years, months, days, hours, minutes, seconds or milliseconds. Public.
         """
         assert self.resolution is not None  # set by the constructor
         return self.resolution
@@ -434,21 +461,28 @@ class Date(Numeric):
     def in_text(self) -> DateFormat:
         """Format in which a date attribute reads dates from text and writes them.
 
-        The value is a ``DateFormat``: the declared pattern or number format, by default ISO
-        8601. The value is public.
+        Returns
+        -------
+        DateFormat
+            The declared pattern or number format, by default ISO 8601. Public.
         """
         return DateFormat(self.format)
 
     @property
     def zoned(self) -> bool:
-        """True if the values of the attribute are moments in UTC, read with their time zone.
+        """True if the values of a date attribute are moments in UTC, read with their time zone.
 
-        A date without a time of day has no zone, so this is False. The value is public.
+        A date without a time of day has no zone.
+
+        Returns
+        -------
+        bool
+            Always False for :class:`Date`. Public.
         """
         return False
 
     def round_down(self, values: Floats) -> Floats:
-        """Round dates of the attribute down to a whole number of steps from the lower bound.
+        """Round dates down to a whole number of steps from the lower bound of their attribute.
 
         Parameters
         ----------
@@ -467,7 +501,7 @@ class Date(Numeric):
         return self.lower + self.step * np.floor((values - self.lower) / self.step)
 
     def read_texts(self, texts: Sequence[str], *, iso: bool = False) -> tuple[Floats, Flags]:
-        """Read texts as dates of the attribute, and flag the texts that are dates.
+        """Read texts as dates of a date attribute, and flag the texts that are dates.
 
         Parameters
         ----------
@@ -510,7 +544,7 @@ class Date(Numeric):
         return str(moment.astype("datetime64[m]") if unit == "h" else moment)
 
     def format_value(self, value: float) -> str:
-        """Return the text of a number of the attribute for human readers, as a date in ISO 8601.
+        """Return the ISO 8601 text of a value of a date attribute, for human readers.
 
         Parameters
         ----------
@@ -526,13 +560,14 @@ class Date(Numeric):
         return f"{text}Z" if self.zoned else text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the date as an ``[[attribute]]`` table of a schema file, in a dictionary.
+        """Return the public facts of a date attribute as a table of a schema file.
 
         Returns
         -------
         dict of str to JSON value
-            ``name``, ``kind``, ``step`` and each fact that differs from its default. Bounds, edges,
-            spikes and the step are text, such as ``"2018-01-01"`` and ``"2 month"``. Public.
+            The keys of an ``[[attribute]]`` table: ``name``, ``kind``, ``step`` and each fact that
+            differs from its default. Bounds, edges, spikes and the step are text, such as
+            ``"2018-01-01"`` and ``"2 month"``. Public.
         """
         facts = super().to_dict()
         del facts["resolution"]
@@ -564,6 +599,9 @@ class DateTime(Date):
     Inside the package a moment is a whole number of hours, minutes, seconds or milliseconds since
     1970.
 
+    :class:`Attribute` documents the facts in more detail. A guarantee holds only if they are
+    public. It states this as its condition `PublicDomain`, which is not checked.
+
     Parameters
     ----------
     name : str
@@ -579,19 +617,44 @@ class DateTime(Date):
         The zone of the output, such as ``"UTC"`` or ``"Europe/Berlin"``. Every cell must state its
         zone, which may be another. By default no cell may state a zone.
     format : str, optional
-        As for :class:`Date`. A pattern may also have ``%H``, ``%-H``, ``%M``, ``%S`` and ``%z``.
-    bins, edges, spikes : optional
-        As for :class:`Date`.
+        The format of times in text or numbers, as for :class:`Date`. A pattern may also have
+        ``%H``, ``%-H``, ``%M``, ``%S`` and ``%z``. By default ISO 8601.
+    bins, edges, spikes : int or Binning, tuple of str, tuple of str, optional
+        Number of bins of equal width or released bins, bin edges, and single values, as for
+        :class:`Date`. Edges and spikes are text, such as ``"2018-01-01T08:00"``.
     nullable : bool, default False
         True if a cell may be missing.
-    **facts
-        The other facts by keyword: codes of missing cells, ``outside``, labels and marks.
-        :class:`Attribute` documents each of them.
+    missing_codes : tuple of str or number, default ()
+        Values that stand for a missing cell in the data, such as ``-9``. They need
+        ``nullable=True``. A code that is a date with a time lies outside the bounds.
+    refused, unknown, not_asked : tuple of str or number, or None, default None
+        Values that stand for other reasons of a missing cell. They need ``nullable=True``. None:
+        the reason does not occur.
+    not_applicable : tuple of str or number, or None, default None
+        Values of cells that can have no value, such as the discharge of an outpatient. None: there
+        are no such cells.
+    outside : {"error", "clamp", "missing"}, default "error"
+        Treatment of a cell that is not a date with a time between the bounds. ``"error"`` raises
+        `DataError`. ``"missing"`` makes the cell missing. ``"clamp"`` takes the nearest bound. A
+        cell that is not a date with a time then becomes missing, or ``lower`` if no cell may be
+        missing.
+    other : None
+        Not used, since a date has no levels.
+    imputed_before : bool, default False
+        True if missing cells of the column may have been filled before.
+    label, units : str, default ""
+        Description of the column, and unit of its values, for human readers.
+    labels : mapping of str to str, default {}
+        Meanings of codes for human readers, by their text.
+    undeclared : tuple of str, default ()
+        Names of parameters that were read from private data and are not declared public yet.
 
     Attributes
     ----------
     resolution : {"h", "m", "s", "ms"}
         The unit of the calendar, which follows from ``step``. It is not passed.
+    integer : bool
+        Always True: values are whole numbers of units.
 
     Raises
     ------
@@ -614,9 +677,14 @@ class DateTime(Date):
 
     @property
     def zoned(self) -> bool:
-        """True if the values of the attribute are moments in UTC, read with their time zone.
+        """True if the values of a date-time attribute are moments in UTC, read with a time zone.
 
-        This is the case if ``timezone`` is declared. The value is public.
+        This is the case if ``timezone`` is declared.
+
+        Returns
+        -------
+        bool
+            Public.
         """
         return self.timezone is not None
 

@@ -39,7 +39,7 @@ WITHOUT_EFFECT: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(Numeric):
-    """The difference of two dates of each row, such as a length of stay or an age, as an attribute.
+    """An attribute that is the difference of two dates of each row, such as an age or a stay.
 
     Use it if the time between two dates matters, since separate bins of the dates would lose short
     times. The difference is not a column of the table: it is computed when a row is read. The model
@@ -54,21 +54,31 @@ class Difference(Numeric):
     lower, upper : float
         Public bounds, in ``unit``. A row beyond the bounds is ``outside`` the domain.
     unit : str, default "day"
-        ``"year"`` (of 365.25 days), ``"quarter"``, ``"month"``, ``"week"``, ``"day"``, ``"hour"``,
-        ``"minute"`` ``"second"`` or ``"millisecond"``. It is not finer than the unit of the dates.
-        Months and quarters are for dates in whole months.
+        ``"year"`` (of 365.25 days, or of 12 months between dates in months or years),
+        ``"quarter"``, ``"month"``, ``"week"``, ``"day"``, ``"hour"``, ``"minute"``, ``"second"`` or
+        ``"millisecond"``. It is not finer than the unit of the dates. Months and quarters are for
+        dates in whole months.
     computes : str, optional
         The date that is computed from the other date. By default the date with the wider bounds. If
         the other date may be missing, :class:`EitherDate` is modelled too, so that the computed
         date may be present without the other date.
-    bins, edges, spikes : optional
-        As for :class:`Numeric`, in ``unit``.
+    bins, edges, spikes : int or Binning, tuple of float, tuple of float, optional
+        Number of bins of equal width or released bins, bin edges, and single values, as for
+        :class:`Numeric`. Edges and spikes are in ``unit``.
     nullable : bool, default False
         True if a date may be missing. A schema sets it if a date is nullable.
     outside : {"error", "clamp", "missing"}, default "error"
         Treatment of rows whose difference is out of bounds, as for :class:`Attribute`.
+    label, units : str, default ""
+        Description of the difference, and unit of its values, for human readers.
+    labels : mapping of str to str, default {}
+        Meanings of numbers for human readers, by their text.
+    undeclared : tuple of str, default ()
+        Names of parameters that were read from private data and are not declared public yet.
     **facts
-        Labels and marks, as for :class:`Attribute`. Codes of missing cells are not allowed.
+        Facts of :class:`Numeric` that do not apply, which keep their defaults: ``missing_codes``,
+        ``refused``, ``unknown``, ``not_asked``, ``not_applicable``, ``other`` and
+        ``imputed_before``. The schema sets ``integer``, ``step`` and ``resolution``.
 
     Attributes
     ----------
@@ -121,8 +131,13 @@ class Difference(Numeric):
     def size_of_unit(self) -> float:
         """Number of units of the two dates in one unit of their difference.
 
-        For example 7.0 for a difference in weeks between dates in days. 0 if the unit of the
-        difference is finer than the unit of the dates, or cannot be converted. The value is public.
+        For example 7.0 for a difference in weeks between dates in days.
+
+        Returns
+        -------
+        float
+            At least 1. It is 0 if the unit of the difference is finer than the unit of the dates,
+            or cannot be converted. Public.
         """
         date_unit = UNIT_NAMES[self.resolution or "D"]
         sizes = _MONTHS if self.resolution in ("Y", "M") else _SECONDS
@@ -141,6 +156,11 @@ class Difference(Numeric):
         -------
         str
             The number of declared units with six significant digits. As private as ``value``.
+
+        Raises
+        ------
+        ZeroDivisionError
+            If the unit of the difference cannot be counted in units of the dates.
         """
         return f"{value / self.size_of_unit:g}"
 
@@ -149,7 +169,12 @@ class Difference(Numeric):
         """Name of the date that a model holds together with the difference of two dates.
 
         The parameter ``computes`` names the other date. If it is not declared, a schema sets it to
-        the date with the wider bounds. The value is public.
+        the date with the wider bounds.
+
+        Returns
+        -------
+        str
+            ``earlier`` or ``later``. Public.
         """
         return self.earlier if self.computes == self.later else self.later
 
@@ -158,7 +183,12 @@ class Difference(Numeric):
         """Name of the date that is computed from the modelled date and the difference.
 
         The parameter ``computes`` names it. If it is not declared, a schema sets it to the date
-        with the wider bounds. The value is public.
+        with the wider bounds.
+
+        Returns
+        -------
+        str
+            ``later`` or ``earlier``. Public.
         """
         return self.later if self.base == self.earlier else self.earlier
 
@@ -302,15 +332,18 @@ class Difference(Numeric):
 
     @property
     def dates(self) -> tuple[str, str]:
-        """Names of the two dates of the difference: the later date, then the earlier date.
+        """Names of the two dates of a difference: the later date, then the earlier date.
 
-        The value is a public pair of texts.
+        Returns
+        -------
+        tuple of two str
+            Public.
         """
         return self.later, self.earlier
 
     @staticmethod
     def compute(later: Floats, earlier: Floats) -> Floats:
-        """Return the difference of two dates in each row.
+        """Compute the difference of two dates in each private row.
 
         Parameters
         ----------
@@ -321,20 +354,20 @@ class Difference(Numeric):
         Returns
         -------
         ndarray of float, of shape (n_rows,)
-            The differences in units of the dates, NaN if a date is missing. As private as the
-            input.
+            The later date minus the earlier date, in units of the dates. NaN if a date is missing.
+            As private as the input.
         """
         return later - earlier
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the difference as an ``[[attribute]]`` table of a schema file, in a dictionary.
+        """Return the public facts of a difference of dates as a table of a schema file.
 
         Returns
         -------
         dict of str to JSON value
-            ``name``, ``kind`` and each fact that differs from its default. Bounds, edges and spikes
-            are in the declared unit. If a fit released the bins, they are in units of the dates.
-            Public.
+            The keys of an ``[[attribute]]`` table: ``name``, ``kind`` and each fact that differs
+            from its default. Bounds, edges and spikes are in the declared unit. If a fit released
+            the bins, they are in units of the dates. Public.
         """
         facts = super().to_dict()
         if self.resolution is None or isinstance(self.bins, Binning):

@@ -425,7 +425,10 @@ def parse_names(text: str, schema: Schema | None = None) -> tuple[str, ...]:
 
 
 def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Predicate:
-    """Parse the condition of a subpopulation.
+    """Parse the text of a condition on rows, which selects a subpopulation of a table.
+
+    The syntax is the syntax of rules: names, constants, comparisons (``= != < <= > >=``), ``in``,
+    ``and``, ``or`` and ``not``. No rows are read.
 
     Parameters
     ----------
@@ -439,12 +442,23 @@ def parse_where(text: str | None, schema: Schema, *, named: str = "where") -> Pr
     Returns
     -------
     Predicate
-        The condition. Its method ``select`` returns the matching rows.
+        The condition. Its method ``select`` returns the matching rows. Public.
 
     Raises
     ------
     ParameterError
         If the text is not a condition, or does not fit the schema.
+
+    Examples
+    --------
+    >>> from missdp import Numeric, Schema
+    >>> from missdp.statistics import parse_where
+    >>> schema = Schema((Numeric(name="age", lower=0, upper=99),))
+    >>> condition = parse_where("age >= 18", schema)
+    >>> parse_where("height >= 180", schema)
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: where: the schema has no attribute 'height'
     """
     if text is not None and not isinstance(text, str):
         raise ParameterError(f"{named}: a subpopulation must be text")

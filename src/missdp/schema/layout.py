@@ -174,7 +174,10 @@ class Layout(SchemaTable):
     def plain(self) -> bool:
         """True if numbers in text have a decimal point and no digit groups, as declared.
 
-        The value is public.
+        Returns
+        -------
+        bool
+            Public.
         """
         return (self.decimal, self.thousands) == (".", "")
 
@@ -182,12 +185,15 @@ class Layout(SchemaTable):
     def is_utf8(self) -> bool:
         """True if text files are declared to be UTF-8, with or without a byte order mark.
 
-        The value is public.
+        Returns
+        -------
+        bool
+            Public.
         """
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
 
     def number(self, text: str) -> float | None:
-        """Read the text of a cell as a number in the declared format.
+        """Read the text of a cell as a number in the declared number format of text files.
 
         Parameters
         ----------
@@ -306,9 +312,13 @@ class Unit(SchemaTable):
     def bound(self) -> int:
         """Largest amount, in rows, that all rows of one unit of protection add to a count together.
 
-        A unit of protection is the set of rows with one identifier. The value is an int:
-        ``max_rows``, or 1 if a unit counts as one. The noise of a count is proportional to it. The
-        value is public.
+        A unit of protection is the set of rows with one identifier. The noise of a count is
+        proportional to this amount.
+
+        Returns
+        -------
+        int
+            ``max_rows``, or 1 if a unit counts as one. In rows, at least 1. Public.
         """
         return self.max_rows if self.counts_as == "rows" else 1
 
@@ -323,13 +333,16 @@ class SurveyWeight(SchemaTable):
     the noise is as large as without weights. Doubling ``upper`` halves the counts of all rows below
     it. In a TOML file it is the table ``[weight]``.
 
+    The guarantee states the condition `WeightsOfRows`: no weight was computed from other rows. The
+    condition is not checked.
+
     Parameters
     ----------
     column : str
         Name of the column of weights. It is not an attribute of the schema.
     upper : float
-        The largest weight that counts, above 0 and below 2**53. It is a public fact, such as a fact
-        of the survey's design. Larger weights count as ``upper``.
+        The largest weight that counts, above 0 and below 2**53, in the unit of the weights. It is a
+        public fact, such as a fact of the survey's design. Larger weights count as ``upper``.
     default : float, default 0.0
         The weight of rows whose cell is missing, negative or not a number, from 0 to ``upper``.
 

@@ -47,6 +47,9 @@ class Numeric(Attribute):
     Use it for measurements, amounts and counts. Cells are read as numbers. Releases count them by
     code: a bin is an interval of values, and a spike is a single value with a separate code.
 
+    :class:`Attribute` documents the facts in more detail. A guarantee holds only if they are
+    public. It states this as its condition `PublicDomain`, which is not checked.
+
     Parameters
     ----------
     name : str
@@ -67,14 +70,34 @@ class Numeric(Attribute):
         Values that many rows have, such as an income of 0, at most 1,000. Each spike is counted
         separately, like a level, and drawn exactly. Its bin holds the other values.
     step : float, optional
-        All values are ``lower`` plus a whole multiple of the step: 0.01 for amounts in cents.
-        Values are rounded to the step when they are read. ``upper`` must be ``lower`` plus a whole
-        number of steps.
+        All values are ``lower`` plus a whole multiple of the step: 0.01 for amounts in cents. At
+        least 1e-15, in the unit of the column. Values are rounded to the step when they are read.
+        ``upper`` must be ``lower`` plus a whole number of steps. None: any number is possible.
     nullable : bool, default False
         True if a cell may be missing.
-    **facts
-        The other facts by keyword: codes of missing cells, ``outside``, labels and marks.
-        :class:`Attribute` documents each of them. ``outside="other"`` raises an error.
+    missing_codes : tuple of str or number, default ()
+        Values that stand for a missing cell in the data, such as ``-9``. They need
+        ``nullable=True``. Numbers lie outside the bounds.
+    refused, unknown, not_asked : tuple of str or number, or None, default None
+        Values that stand for other reasons of a missing cell. They need ``nullable=True``. None:
+        the reason does not occur.
+    not_applicable : tuple of str or number, or None, default None
+        Values of cells that can have no value, such as working hours without work. None: there are
+        no such cells.
+    outside : {"error", "clamp", "missing"}, default "error"
+        Treatment of a cell that is not a number between the bounds. ``"error"`` raises `DataError`.
+        ``"missing"`` makes the cell missing. ``"clamp"`` takes the nearest bound. A cell that is
+        not a number then becomes missing, or ``lower`` if no cell may be missing.
+    other : None
+        Not used, since a numeric attribute has no levels.
+    imputed_before : bool, default False
+        True if missing cells of the column may have been filled before.
+    label, units : str, default ""
+        Description of the column, and unit of its values, for human readers.
+    labels : mapping of str to str, default {}
+        Meanings of numbers and codes for human readers, by their text.
+    undeclared : tuple of str, default ()
+        Names of parameters that were read from private data and are not declared public yet.
 
     Raises
     ------
@@ -106,7 +129,7 @@ class Numeric(Attribute):
     step: Annotated[float, Field(gt=0)] | None = None
 
     def plain(self) -> Numeric:
-        """Return a date or a difference of dates as a plain numeric attribute.
+        """Return a date or a difference of dates as an attribute of plain numbers.
 
         Returns
         -------
@@ -196,7 +219,12 @@ class Numeric(Attribute):
         """True if a numeric attribute declares its intervals (bins) or single values (spikes).
 
         Values are counted by bin, and a spike is counted separately. Without declared bins, a fit
-        may estimate bins. Bins of an earlier release count as declared. The value is public.
+        may estimate bins. Bins of an earlier release count as declared.
+
+        Returns
+        -------
+        bool
+            Public.
         """
         return self.bins is not None or self.edges is not None or bool(self.spikes)
 
@@ -205,8 +233,13 @@ class Numeric(Attribute):
         """Bins and spikes by which the values of a numeric attribute are counted.
 
         A bin is an interval of values, and a spike is a single value that is counted separately.
-        The value is a :class:`Binning`: bins of an earlier release, declared bins, or bins of equal
-        width. Edges and spikes are in the unit of the column. The value is released or public.
+        The bins are the bins of an earlier release, declared bins, or bins of equal width.
+
+        Returns
+        -------
+        Binning
+            Edges and spikes in the unit of the column. Released if a fit estimated the bins, and
+            otherwise public.
         """
         if isinstance(self.bins, Binning):
             return self.bins
@@ -219,8 +252,13 @@ class Numeric(Attribute):
     def bin_edges(self) -> Floats:
         """Edges of the bins of a numeric attribute, in increasing order.
 
-        The value is an ndarray of float, of shape ``(n_bins + 1,)``, in the unit of the column,
-        from ``lower`` to ``upper``. The value is released or public.
+        A bin is an interval in which values are counted.
+
+        Returns
+        -------
+        ndarray of float, of shape (n_bins + 1,)
+            Numbers from ``lower`` to ``upper``, in the unit of the column. Released if a fit
+            estimated the bins, and otherwise public.
         """
         return np.asarray(self.binning.edges, dtype=np.float64)
 
@@ -242,7 +280,9 @@ class Numeric(Attribute):
         return np.clip(values, self.lower, self.upper)
 
     def round_to_step(self, values: Floats) -> Floats:
-        """Round numbers to the nearest possible value of the attribute: ``lower`` plus whole steps.
+        """Round numbers to the nearest possible values of a numeric attribute.
+
+        Possible values are ``lower`` plus whole steps, up to ``upper``.
 
         Parameters
         ----------
@@ -268,9 +308,13 @@ class Numeric(Attribute):
         """Number of codes for the values of a numeric attribute: one for each bin and each spike.
 
         A code is the whole number that stands for a bin or spike in counts. A bin is an interval of
-        values, and a spike is a single value that is counted separately. The value is an int of at
-        least 1. A bin whose possible values are all spikes has no code. Missing cells are not
-        included. The value is released or public.
+        values, and a spike is a single value that is counted separately. A bin whose possible
+        values are all spikes has no code. Missing cells are not included.
+
+        Returns
+        -------
+        int
+            At least 1. Released if a fit estimated the bins, and otherwise public.
         """
         return len(self._bins.centres)
 
@@ -279,9 +323,13 @@ class Numeric(Attribute):
         """Middle of each bin, and value of each spike, in the order of their codes.
 
         A code is the whole number that stands for a bin or spike in counts. A bin is an interval of
-        values, and a spike is a single value that is counted separately. The value is an ndarray of
-        float, of shape ``(size,)``, increasing, in the unit of the column. The value is released or
-        public.
+        values, and a spike is a single value that is counted separately.
+
+        Returns
+        -------
+        ndarray of float, of shape (size,)
+            Increasing numbers in the unit of the column. Released if a fit estimated the bins, and
+            otherwise public.
         """
         if self.step is None:
             return self._bins.centres
@@ -292,9 +340,13 @@ class Numeric(Attribute):
         """Smallest and largest value of each bin and each spike of a numeric attribute.
 
         A code is the whole number that stands for a bin (an interval of values) or a spike (a
-        single value) in counts. The value is a pair of ndarrays of float, the smallest and the
-        largest values, each of shape ``(size,)`` in the order of the codes. The unit is the unit of
-        the column. A spike has two equal values. The value is released or public.
+        single value) in counts. A spike has two equal values.
+
+        Returns
+        -------
+        tuple of two ndarrays of float, each of shape (size,)
+            The smallest values, then the largest values, in the order of the codes and in the unit
+            of the column. Released if a fit estimated the bins, and otherwise public.
         """
         low, high = self._bins.code_ranges
         return self._values(low), self._values(high)
@@ -319,9 +371,14 @@ class Numeric(Attribute):
         """Texts of the codes of a numeric attribute: ``"[0, 10)"`` for a bin, ``"0"`` for a spike.
 
         A code is the whole number that stands for a bin (an interval of values) or a spike (a
-        single value) in counts. The value is a tuple of ``size`` texts in the order of the codes. A
-        bin with spikes names them: ``"[0, 10) except 0"``. The last bin is closed, although its
-        text ends in a parenthesis. The value is released or public.
+        single value) in counts. A bin with spikes names them: ``"[0, 10) except 0"``. The last bin
+        is closed, although its text ends in a parenthesis.
+
+        Returns
+        -------
+        tuple of str, of length size
+            The texts in the order of the codes. Released if a fit estimated the bins, and otherwise
+            public.
         """
         return self._bins.labels(self._values, self.format_value)
 
@@ -356,7 +413,7 @@ class Numeric(Attribute):
         Parameters
         ----------
         codes : ndarray of int, of shape (n_rows,)
-            Codes from 0 to ``size - 1``.
+            Codes from 0 to ``size - 1``. Released or private.
         uniform : ndarray of float, of shape (n_rows,)
             A draw from [0, 1) for each code.
 

@@ -61,6 +61,9 @@ class OpenCategorical(Categorical):
     noisy counts become levels. All other values share one more level, ``other``, which is called
     the bucket.
 
+    :class:`Attribute` documents the facts in more detail. A guarantee holds only if they are
+    public. It states this as its condition `PublicDomain`, which is not checked.
+
     Parameters
     ----------
     name : str
@@ -71,9 +74,25 @@ class OpenCategorical(Categorical):
         The level of every other value. Unreadable cells and cells equal to its name have it too.
     nullable : bool, default False
         True if a cell may be missing.
-    **facts
-        The other facts by keyword: codes of missing cells, labels and marks. :class:`Attribute`
-        documents each of them. ``levels`` and ``outside`` are left out.
+    missing_codes : tuple of str or number, default ()
+        Values that stand for a missing cell in the data, such as ``-9``. They need
+        ``nullable=True``.
+    refused, unknown, not_asked : tuple of str or number, or None, default None
+        Values that stand for other reasons of a missing cell. They need ``nullable=True``. None:
+        the reason does not occur.
+    not_applicable : tuple of str or number, or None, default None
+        Values of cells that can have no value, such as working hours without work. None: there are
+        no such cells.
+    imputed_before : bool, default False
+        True if missing cells of the column may have been filled before.
+    label, units : str, default ""
+        Description of the column, and unit of its values, for human readers.
+    undeclared : tuple of str, default ()
+        Names of parameters that were read from private data and are not declared public yet.
+    labels : mapping of str to str, default {}
+        Meanings of ``other`` and of codes for human readers, by their text.
+    levels, outside
+        Left out. The levels are the level ``other`` alone until a fit releases levels.
 
     Raises
     ------
@@ -114,12 +133,17 @@ class OpenCategorical(Categorical):
         """True if a missing cell of the attribute makes reading of the table fail with DataError.
 
         This is the case if the attribute declares no kind of missing. Every other cell can be read,
-        since all values that are not levels have the level ``other``. The value is public.
+        since all values that are not levels have the level ``other``.
+
+        Returns
+        -------
+        bool
+            Public.
         """
         return not self.kinds
 
     def not_a_level(self, value: object) -> str:
-        """Return an error message stating that the levels of the attribute are not declared yet.
+        """Return an error message stating that the levels of a column are not declared yet.
 
         Parameters
         ----------
@@ -139,7 +163,7 @@ class OpenCategorical(Categorical):
         )
 
     def with_levels(self, levels: Iterable[str]) -> ReleasedCategorical:
-        """Return the attribute with levels that a fit released, so that rows can be coded by them.
+        """Return an attribute with the levels that a fit released, by which rows can be coded.
 
         Parameters
         ----------
@@ -164,13 +188,13 @@ class OpenCategorical(Categorical):
         return ReleasedCategorical(**facts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the attribute as an ``[[attribute]]`` table of a schema file, in a dictionary.
+        """Return the public facts of a column with open levels as a table of a schema file.
 
         Returns
         -------
         dict of str to JSON value
-            ``name``, ``kind = "categorical"``, ``levels = "open"`` and each fact that differs from
-            its default. Public.
+            The keys of an ``[[attribute]]`` table: ``name``, ``kind = "categorical"``, ``levels =
+            "open"`` and each fact that differs from its default. Public.
         """
         return super().to_dict() | {"kind": "categorical", "levels": "open"}
 
@@ -205,8 +229,25 @@ class ReleasedCategorical(Categorical):
         The level of every other value, the last of ``levels``.
     nullable : bool, default False
         True if a cell may be missing.
-    **facts
-        The other facts by keyword. :class:`Attribute` documents each of them.
+    missing_codes : tuple of str or number, default ()
+        Values that stand for a missing cell in the data, such as ``-9``. They need
+        ``nullable=True``.
+    refused, unknown, not_asked : tuple of str or number, or None, default None
+        Values that stand for other reasons of a missing cell. They need ``nullable=True``. None:
+        the reason does not occur.
+    not_applicable : tuple of str or number, or None, default None
+        Values of cells that can have no value, such as working hours without work. None: there are
+        no such cells.
+    imputed_before : bool, default False
+        True if missing cells of the column may have been filled before.
+    label, units : str, default ""
+        Description of the column, and unit of its values, for human readers.
+    undeclared : tuple of str, default ()
+        Names of parameters that were read from private data and are not declared public yet.
+    labels : mapping of str to str, default {}
+        Meanings of levels and codes for human readers, by their text.
+    outside : {"error", "missing", "other"}, default "error"
+        Not used, since every other value has the level ``other``.
 
     Raises
     ------
@@ -227,7 +268,12 @@ class ReleasedCategorical(Categorical):
         """True if a missing cell of the attribute makes reading of the table fail with DataError.
 
         This is the case if the attribute declares no kind of missing. Every other cell can be read,
-        since all values that are not levels have the level ``other``. The value is public.
+        since all values that are not levels have the level ``other``.
+
+        Returns
+        -------
+        bool
+            Public.
         """
         return not self.kinds
 

@@ -53,20 +53,32 @@ class Rule(Record, abstract=True):
 
     A subclass defines ``_bound``, which converts its text for computation. Its ``kind`` is the name
     of its first field, so a table of a file needs no ``kind``.
+
+    Examples
+    --------
+    >>> from missdp.schema import Never, Rule
+    >>> rule = Never("age < 15 and employed = 'yes'")
+    >>> isinstance(rule, Rule), rule.to_dict()
+    (True, {'never': "age < 15 and employed = 'yes'"})
     """
 
     sparse = True
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers and messages.
+        """A rule of a schema as a text for human readers and messages.
 
-        For rules without another text it is the text of the first field. The value is public.
+        For rules without another text it is the text of the first field.
+
+        Returns
+        -------
+        str
+            Public.
         """
         return str(getattr(self, self.kind))
 
     def bound(self, columns: Columns) -> tuple[BoundRule, ...]:
-        """Convert the rule to a form by which rows of a schema can be checked and completed.
+        """Convert a rule to a form by which rows of a schema can be checked and completed.
 
         Parameters
         ----------
@@ -92,7 +104,7 @@ class Rule(Record, abstract=True):
         """Yield the parts of the rule. Raise ``RuleError`` if it does not fit the attributes."""
 
     def about(self, columns: Columns) -> frozenset[str]:
-        """Return the names of all attributes that the rule names.
+        """Return the names of all attributes that a rule of a schema names.
 
         Parameters
         ----------
@@ -112,12 +124,12 @@ class Rule(Record, abstract=True):
         return frozenset(name for bound in self.bound(columns) for name in bound.names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rule as a ``[[rule]]`` table of a schema file, in a dictionary.
+        """Return a rule as a ``[[rule]]`` table of a schema file, in a dictionary.
 
         Returns
         -------
         dict of str to JSON value
-            The fields that are set, without ``kind``. Public.
+            The fields that differ from their defaults, without ``kind``. Public.
         """
         return {name: value for name, value in super().to_dict().items() if name != "kind"}
 
@@ -154,6 +166,9 @@ class NotApplicable(Rule):
     never imputed, and needs no separate budget. If the condition depends on a missing cell, the
     attributes may apply or not.
 
+    The rule is public. A guarantee states this in its condition `PublicDomain`, which is not
+    checked.
+
     Parameters
     ----------
     not_applicable : tuple of str, or str
@@ -180,9 +195,12 @@ class NotApplicable(Rule):
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers, such as "hours is not applicable unless job = 1".
+        """A skip rule as a text for human readers: "hours is not applicable unless job = 1".
 
-        The value is public.
+        Returns
+        -------
+        str
+            Public.
         """
         names = ", ".join(map(str, self.not_applicable))
         verb = "is" if len(self.not_applicable) == 1 else "are"
@@ -201,6 +219,9 @@ class Never(Rule):
     """A rule that excludes a combination of values: no row satisfies its condition.
 
     Use it for combinations that are publicly known to be impossible. Synthetic rows obey it.
+
+    The rule is public. A guarantee states this in its condition `PublicDomain`, which is not
+    checked.
 
     Parameters
     ----------
@@ -225,9 +246,12 @@ class Never(Rule):
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers: "never", then the excluded condition.
+        """A rule that excludes values as a text for human readers: "never", then the condition.
 
-        The value is public.
+        Returns
+        -------
+        str
+            Public.
         """
         return f"never {self.never}"
 
@@ -242,13 +266,16 @@ class Determined(Rule):
     Use it if a table of all cases is known, such as years of school for each degree. The determined
     attribute needs no separate budget, since its value follows from the others.
 
+    The rule is public. A guarantee states this in its condition `PublicDomain`, which is not
+    checked.
+
     Parameters
     ----------
     determined : str
-        The attribute whose value follows.
+        The name of the attribute whose value follows.
     by : tuple of str, or str
-        Attributes from which the value follows. Each has levels, or whole numbers in a domain of at
-        most 10,000 numbers.
+        Names of the attributes from which the value follows. Each has levels, or whole numbers in a
+        domain of at most 10,000 numbers.
     map : tuple of tuples
         A row for every combination of values of ``by``, at most 1,000,000: the values in the order
         of ``by``, then the value that follows.
@@ -275,9 +302,12 @@ class Determined(Rule):
 
     @property
     def text(self) -> str:
-        """The rule as a text for human readers, such as "years follows from degree".
+        """A functional dependency as a text for human readers, such as "years follows from degree".
 
-        The value is public.
+        Returns
+        -------
+        str
+            Public.
         """
         return f"{self.determined} follows from {', '.join(map(str, self.by))}"
 
@@ -346,6 +376,9 @@ class Always(Rule):
     """A rule that states a condition or an equation that holds in every row.
 
     Use it for orders of dates or numbers, for sums and for ages. Synthetic rows obey it.
+
+    The rule is public. A guarantee states this in its condition `PublicDomain`, which is not
+    checked.
 
     Parameters
     ----------

@@ -64,8 +64,10 @@ class Schema(Record):
 
     Parameters
     ----------
-    attributes : tuple of Categorical, Ordinal or Numeric
-        The modelled columns in their order, at least one. Names must be distinct.
+    attributes : tuple of attributes
+        The modelled columns in their order, at least one: :class:`Categorical`, :class:`Ordinal`,
+        :class:`OpenCategorical`, :class:`Numeric`, :class:`Date`, :class:`DateTime` and
+        :class:`Difference`. Names must be distinct.
     rules : tuple of Rule, default ()
         Public facts about single rows: :class:`Always`, :class:`Never`, :class:`NotApplicable`,
         :class:`Determined`. An attribute that a rule makes not applicable to some rows gets this
@@ -193,9 +195,14 @@ class Schema(Record):
 
     @cached_property
     def rule_set(self) -> RuleSet:
-        """All rules of the schema, in the form in which rows are checked and completed.
+        """All rules of a schema, in the form in which rows are checked and completed.
 
-        A rule is a public fact about all rows. The value is a public ``RuleSet``.
+        A rule is a public fact about all rows.
+
+        Returns
+        -------
+        RuleSet
+            Public.
         """
         return RuleSet(self.columns, self.rules)
 
@@ -203,17 +210,26 @@ class Schema(Record):
     def columns(self) -> Columns:
         """Map from the name of each attribute of the schema to the attribute, in schema order.
 
-        The value is public. Columns that are never read are not included.
+        Columns that are never read are not included.
+
+        Returns
+        -------
+        mapping of str to attribute
+            Public.
         """
         return {attribute.name: attribute for attribute in self.attributes}
 
     @cached_property
     def without_unit(self) -> Schema:
-        """The schema without its unit of protection and its survey weights.
+        """The schema of a table without its unit of protection and its survey weights.
 
         A unit of protection is the set of rows with one identifier. The result describes rows that
-        were already sampled by unit and weighted. No guarantee for a unit follows from it. The
-        value is a public :class:`Schema`.
+        were already sampled by unit and weighted. No guarantee for a unit follows from it.
+
+        Returns
+        -------
+        Schema
+            A copy, or this schema if it has no unit and no weight. Public.
         """
         plain = self.unit is None and self.weight is None
         return self if plain else replace(self, unit=None, weight=None)
@@ -223,7 +239,12 @@ class Schema(Record):
         """True if rows of the table count different amounts.
 
         The reason is a survey weight, or a unit of protection (all rows of one person) that counts
-        as one. The value is public.
+        as one.
+
+        Returns
+        -------
+        bool
+            Public.
         """
         return self.weight is not None or (self.unit is not None and self.unit.counts_as == "one")
 
@@ -232,7 +253,12 @@ class Schema(Record):
         """The schema of the columns that are stored in a table, without computed attributes.
 
         Differences of two dates are computed when a row is read. They, and rules that name them,
-        are left out. The value is a public :class:`Schema` in the same order.
+        are left out.
+
+        Returns
+        -------
+        Schema
+            Stored attributes in the same order. This schema if nothing is computed. Public.
         """
         stored = tuple(a for a in self.attributes if not isinstance(a, Computed))
         if len(stored) == len(self):
@@ -245,8 +271,10 @@ class Schema(Record):
     def output_columns(self) -> Schema:
         """The schema of an output file: fresh keys, then the stored columns of a table.
 
-        The value is a :class:`Schema` in the order of the file. Keys are numeric attributes from 1
-        on. The value is public.
+        Returns
+        -------
+        Schema
+            Attributes in the order of the file. Keys are numeric attributes from 1 on. Public.
         """
         keys = (Numeric(name=n, lower=1, upper=MAX_INTEGER - 1, integer=True) for n in self.keys)
         return Schema((*keys, *self.input_columns))
@@ -255,12 +283,15 @@ class Schema(Record):
     def ignored_columns(self) -> tuple[str, ...]:
         """Names of the columns that are never read: columns of keys, then ignored columns.
 
-        The value is a public tuple of str.
+        Returns
+        -------
+        tuple of str
+            Public. It may be empty.
         """
         return (*self.keys, *self.ignore)
 
     def read_for(self, names: Iterable[str], *, refusing: bool) -> tuple[str, ...]:
-        """Return the stored columns whose cells must be read to know some attributes.
+        """Return the names of stored columns whose cells must be read to know some attributes.
 
         These are the attributes themselves, the dates of differences, and all attributes that rules
         connect with them.
@@ -288,7 +319,10 @@ class Schema(Record):
     def names(self) -> tuple[str, ...]:
         """Names of the attributes of the schema, in their order.
 
-        The value is a public tuple of str.
+        Returns
+        -------
+        tuple of str
+            At least one name. Public.
         """
         return tuple(attribute.name for attribute in self.attributes)
 
@@ -296,8 +330,12 @@ class Schema(Record):
     def nullable(self) -> tuple[str, ...]:
         """Names of the attributes of the schema whose cells may be missing, in schema order.
 
-        The value is a tuple of str. Attributes that are only not applicable to some rows are not
-        included. The value is public.
+        Attributes that are only not applicable to some rows are not included.
+
+        Returns
+        -------
+        tuple of str
+            Public. It may be empty.
         """
         return tuple(a.name for a in self.attributes if a.nullable)
 
@@ -360,7 +398,7 @@ class Schema(Record):
         return tuple(self[name].extended_size for name in clique)
 
     def subset(self, names: Iterable[str]) -> Schema:
-        """Return the schema of some of its attributes, with the rules on these attributes.
+        """Return the schema of some attributes of a table, with the rules on these attributes.
 
         Unit, weight and ledger stay, and ignored columns and keys are dropped. Attributes that an
         omitted rule may have filled are marked as ``imputed_before``: some of their cells may have
@@ -430,7 +468,7 @@ class Schema(Record):
         return replace(self, attributes=tuple(new.get(a.name, a) for a in self))
 
     def refuse_units(self, what: str) -> None:
-        """Raise an error if the schema declares a unit of protection or survey weights.
+        """Raise an error if a schema declares a unit of protection or survey weights.
 
         A unit of protection is the set of rows with one identifier. Methods that count each row as
         one call this method before they read rows.
@@ -521,9 +559,14 @@ class Schema(Record):
     def undeclared(self) -> dict[str, tuple[str, ...]]:
         """Facts of the schema that were read from private data and are not declared public yet.
 
-        The value is a dict of str to tuple of str: for each column with marks, the names of the
-        marked facts. The entry ``"[file]"`` has the facts about text files, which `Layout` marks.
-        An unread column has the fact ``"kind"``. Empty if every fact is declared public.
+        A release raises SchemaError for a schema with these facts, unless they are accepted.
+
+        Returns
+        -------
+        dict of str to tuple of str
+            For each column with marks, the names of the marked facts. The entry ``"[file]"`` has
+            the facts about text files, which `Layout` marks. An unread column has the fact
+            ``"kind"``. Empty if every fact is declared public.
         """
         unread = dict.fromkeys(self.undeclared_columns, ("kind",))
         marked = {a.name: a.undeclared for a in self.attributes if a.undeclared} | unread
@@ -542,7 +585,7 @@ class Schema(Record):
         Returns
         -------
         Schema
-            A copy without marks.
+            A copy without marks. It is public by the declaration of the caller.
 
         Examples
         --------
@@ -563,6 +606,8 @@ class Schema(Record):
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Create a schema from a dictionary with the tables of a schema's TOML file.
+
+        No private rows are read.
 
         Parameters
         ----------
@@ -636,11 +681,15 @@ class Schema(Record):
 
     @property
     def tables(self) -> dict[str, SchemaTable]:
-        """Facts of the schema about all rows, by the name of their table in a TOML file.
+        """Facts about all rows (unit, weights, file format), by the name of their table in TOML.
 
-        The value is a dict with some of the keys "unit", "weight" and "file", whose values are a
-        :class:`Unit`, a :class:`SurveyWeight` and a :class:`Layout`. Facts that equal their
-        defaults are left out. The value is public.
+        Facts that equal their defaults are left out.
+
+        Returns
+        -------
+        dict of str to SchemaTable
+            Some of the keys "unit", "weight" and "file". The values are a :class:`Unit`, a
+            :class:`SurveyWeight` and a :class:`Layout`. Public.
         """
         declared = {name: getattr(self, name) for name in TABLES}
         return {name: fact for name, fact in declared.items() if fact not in (None, PLAIN)}
@@ -660,7 +709,7 @@ class Schema(Record):
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Schema:
-        """Read a schema from a TOML file.
+        """Read a schema, the public facts about a table, from a TOML file.
 
         Parameters
         ----------
@@ -691,7 +740,9 @@ class Schema(Record):
         comments: Mapping[str, Iterable[str]] | None = None,
         notes: str = "",
     ) -> None:
-        """Write the schema to a TOML file, completely or not at all.
+        """Write a schema, the public facts about a table, to a TOML file.
+
+        The file is written completely or not at all.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ def rebinnable_attributes(source: MarginalSource) -> frozenset[str]:
 
 
 def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
-    """Check that a source offers the kind of reading that a synthesizer needs, and return it.
+    """Check that a source of private rows offers the reading that a synthesizer needs.
 
     Parameters
     ----------
@@ -37,8 +37,16 @@ def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
     Raises
     ------
     ParameterError
-        If the rows are needed in memory, but are streamed. Also if sums of weights are needed, and
-        the source has no method ``weighted_counts``.
+        If the rows are needed in memory, but are streamed. Sums of weights raise it if the source
+        has no method ``weighted_counts``.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
+    >>> source = MemorySource(Table.read({"smoker": ["yes"]}, schema))
+    >>> check_readable(source, "rows") is source
+    True
     """
     if reads == "rows" and not isinstance(source, HeldSource):
         raise ParameterError(
@@ -48,7 +56,7 @@ def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
 
 
 class MemorySource(HeldSource):
-    """Source that counts the rows of a table in memory.
+    """Source of exact counts of private rows that are held in memory.
 
     A source returns exact counts of private rows, which must not be released. A session, the object
     that releases noisy numbers, adds the noise and charges a budget for it. For rows that do not
@@ -85,14 +93,19 @@ class MemorySource(HeldSource):
 
     @property
     def table(self) -> Table:
-        """The rows of the source as a :class:`~missdp.table.Table`.
+        """The private rows of an in-memory source, as a :class:`~missdp.table.Table`.
 
-        Changes of the rows, such as other bins, are applied. The value is private.
+        Changes of the rows, such as other bins, are applied.
+
+        Returns
+        -------
+        Table
+            A table of the rows, without weights. Private.
         """
         return Table.of_block(self.schema, self._rows(), kind=self._kind)
 
     def coded_as(self, schema: Schema) -> MemorySource:
-        """Return a source of the same rows under another binning of numeric attributes.
+        """Return an in-memory source of the same rows under another binning of numeric attributes.
 
         A binning divides numbers into intervals, in which they are counted. It is applied when rows
         are first counted.

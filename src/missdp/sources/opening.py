@@ -16,7 +16,7 @@ from missdp.table.rows import Rows, is_streamed
 
 
 def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> MarginalSource:
-    """Open the source that counts the rows of an input: in memory, streamed, or by an engine.
+    """Open a source of exact counts of private rows, in memory, streamed, or by an engine.
 
     A source returns exact counts of private rows, which must not be released. Nothing is charged
     here.
@@ -39,7 +39,7 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
     Returns
     -------
     MarginalSource
-        Counts the rows. Private.
+        A source of exact numbers of rows. Private.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def _open(data: Any, schema: Schema, reads: Reads) -> MarginalSource:
 
 
 def is_source(data: Any) -> TypeGuard[MarginalSource]:
-    """Return whether an input is a source of counts, by its type.
+    """Return whether the input of a fit is a source of counts, by its type.
 
     The type decides, since a frame may have columns with the names "schema" and "counts".
 
@@ -94,6 +94,15 @@ def is_source(data: Any) -> TypeGuard[MarginalSource]:
     -------
     bool
         True if the type of ``data`` has the method ``counts``. Public.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from missdp import Categorical, Schema
+    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
+    >>> frame = pd.DataFrame({"smoker": ["yes"]})
+    >>> is_source(frame), is_source(open_source(frame, schema))
+    (False, True)
     """
     return has_method(data, "counts")
 
@@ -114,6 +123,12 @@ def counting_engine(data: Any) -> str:
     str
         "Spark" for data frames of Spark, and the name of its type for a source with its own method
         ``counts``. Empty if this package counts. Public.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> counting_engine(pd.DataFrame({"smoker": ["yes"]}))
+    ''
     """
     if engine_of(data) is not None:
         return "Spark"

@@ -117,12 +117,12 @@ class StreamedSource(CountingSource):
 
 
 class DuckDBSource(StreamedSource):
-    """Source that counts streamed rows in bounded memory, independent of the number of rows.
+    """Source of exact counts of private rows that are streamed in bounded memory.
 
-    Use it for relations of DuckDB, queries and large files. DuckDB runs relations and queries, and
-    Arrow reads files. This package then encodes and counts the cells as it does for tables in
-    memory. Missing cells, codes and values outside the domain therefore have one meaning. The
-    counts are exact and private.
+    The need of memory does not depend on the number of rows. Use it for relations of DuckDB,
+    queries and large files. DuckDB runs relations and queries, and Arrow reads files. This package
+    then encodes and counts the cells as it does for tables in memory. Missing cells, codes and
+    values outside the domain therefore have one meaning. The counts are exact and private.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class DuckDBSource(StreamedSource):
         *,
         n_jobs: int | None = None,
     ) -> DuckDBSource:
-        """Open a source of the rows of one SELECT statement in a DuckDB database.
+        """Open a source that counts the private rows of a SELECT statement in a DuckDB database.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class DuckDBSource(StreamedSource):
         return cls(select_relation(connection, sql), schema, n_jobs=n_jobs)
 
     def code_blocks(self) -> Iterator[Block]:
-        """Read the codes of all rows in one pass, a batch of rows at a time.
+        """Read all private rows in one pass as codes, numbers of levels and bins, by batches.
 
         Yields
         ------

@@ -31,20 +31,30 @@ Values: TypeAlias = Literal["codes", "labels"]
 
 
 def check_missing_form(missing_as: str, values: str = "codes") -> None:
-    """Check that an output format for missing cells and for levels is one that is supported.
+    """Check that the requested output format for missing cells and levels is supported.
+
+    It returns nothing. Functions that write tables call it before they read rows.
 
     Parameters
     ----------
-    missing_as : str
+    missing_as : {"nulls", "codes"}
         Output of a cell without a value: "nulls", or "codes" for the declared code of its kind of
         missing.
-    values : str, default "codes"
+    values : {"codes", "labels"}, default "codes"
         Output of a cell with a level: "codes" for the level, or "labels" for its label.
 
     Raises
     ------
     ParameterError
         If a parameter is another text.
+
+    Examples
+    --------
+    >>> check_missing_form("nulls")
+    >>> check_missing_form("NA")
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: missing_as must be 'nulls' or 'codes', not 'NA'
     """
     if missing_as not in ("nulls", "codes"):
         raise ParameterError(f"missing_as must be 'nulls' or 'codes', not {missing_as!r}")

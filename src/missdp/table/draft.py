@@ -156,24 +156,25 @@ def _commented(text: str) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Draft:
-    """A draft of a schema, which a person must check and complete. Private until then.
+    """Draft of a schema with reasons and doubts, which a person must check and complete.
 
-    :func:`draft_columns` creates it from private rows. Its facts were read from cells, so no
-    release accepts them before a person has declared them public.
+    It is private until then. :func:`draft_columns` creates it from private rows. Its facts were
+    read from cells, so no release accepts them before a person has declared them public.
 
     Parameters
     ----------
     facts : Schema
-        The proposed schema. Each fact from cells is marked ``undeclared``.
+        The proposed schema. Each fact from cells is marked ``undeclared``. Private.
     unread : mapping of str to str
-        Columns that are keys or ignored, with the reasons. The draft marks them ``undeclared``.
+        Columns that are keys or ignored, by name, with the reasons. The draft marks them
+        ``undeclared``.
     doubts : mapping of str to str, default {}
         Columns with levels, or ignored columns, that look like dates or like numbers in another
-        format, with the reasons.
+        format. By name, with the reasons.
     notes : str, default ""
-        Comments in TOML about these columns, with blocks to be uncommented.
+        Comments in TOML about these columns, with blocks to be uncommented. Private.
     reasons : mapping of str to str, default {}
-        The reason for the draft of each column, in a line. Private.
+        The reason for the draft of each column, by its name, in a line. Private.
 
     Examples
     --------
@@ -196,7 +197,7 @@ class Draft:
         Parameters
         ----------
         path : str or Path
-            The file. An existing file is replaced.
+            The file, which is as private as the draft. An existing file is replaced.
 
         Raises
         ------
@@ -208,9 +209,11 @@ class Draft:
 
 
 def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") -> Draft:
-    """Draft a schema that reads every column, with reasons for columns that stay unread.
+    """Draft a schema from private rows, with reasons for columns that stay unread.
 
     All private rows are read, and nothing is charged. The draft is therefore for the curator only.
+
+    No privacy guarantee covers the draft.
 
     Parameters
     ----------
@@ -441,6 +444,8 @@ def draft_schema(data: Any) -> Schema:
 
     All private rows are read, and nothing is charged. Every fact from cells is marked
     ``undeclared``, and a release raises SchemaError for a schema with these marks.
+
+    No privacy guarantee covers the draft.
 
     Parameters
     ----------

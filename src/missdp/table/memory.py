@@ -77,7 +77,7 @@ def _read_bytes(size: str | int) -> int:
 
 @contextlib.contextmanager
 def memory_limit(size: str | int | None) -> Iterator[None]:
-    """Limit the memory of the process while tables are read within a ``with`` block.
+    """Limit the memory of this process, in bytes, while tables are read in a ``with`` block.
 
     A file whose table would need more memory is streamed: its rows are read again for each count. A
     fit that needs the rows in memory holds them in any case. Counts are equal, and no output shows
@@ -89,10 +89,19 @@ def memory_limit(size: str | int | None) -> Iterator[None]:
         A size such as ``"2GB"``, or a number of bytes, at least 512 MiB. None keeps the present
         limit: by default half of the memory of the machine, or of the container.
 
+    Yields
+    ------
+    None
+        The limit holds within the block.
+
     Raises
     ------
     ParameterError
         If the size cannot be read, or is below 512 MiB.
+
+    Notes
+    -----
+    Memory is a choice of speed only. It changes no released number, and costs no privacy.
 
     Examples
     --------

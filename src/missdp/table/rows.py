@@ -42,17 +42,21 @@ _AS_TEXT = frozenset(("hugeint", "uhugeint", "bignum", "varint"))
 
 
 def _nothing() -> None:
-    """Do nothing: the default of ``Rows.close``, for rows without a connection to a database."""
+    """Do nothing: the default function ``close`` of `Rows`, for rows without a connection.
+
+    Examples
+    --------
+    >>> Rows.of({"age": [31, None]}).close()
+    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """Rows of a table that are read in batches as often as needed, instead of being held in memory.
+    """Private rows of a table that are read in batches as often as needed, and are not held.
 
     Use :meth:`of` for frames, files and relations, and :meth:`of_parts` for many Parquet files.
     `missdp.engines` has functions for databases. Pass the result to synthesizers or to
-    `Table.read`. The rows are private. The names of the columns are public, since a schema declares
-    them.
+    `Table.read`. The rows are private. Names of columns that a schema declares are public.
 
     Parameters
     ----------
@@ -78,8 +82,8 @@ class Rows:
     is_chosen : bool, default False
         True if rows were sampled by unit of protection, or weighted.
     unit_weights, unit_sums : ndarray of int64, optional
-        The count of each row, in steps of 2**-20 of a row, and two sums of these counts over units.
-        Private. `missdp.table.units` computes them.
+        The count of each row, of shape (n_rows,), in steps of 2**-20 of a row, and two sums of
+        these counts over units, of shape (2,). Private. `missdp.table.units` computes them.
     close : callable, optional
         Closes the connection of a database. By default it does nothing.
 
@@ -108,7 +112,7 @@ class Rows:
 
     @classmethod
     def of(cls, data: Any, schema: Schema | None = None, *, extra: tuple[str, ...] = ()) -> Rows:
-        """Open the rows of a table from a frame, a file, a relation or lists.
+        """Open the private rows of a table from a frame, a file, a relation or lists.
 
         Parameters
         ----------
@@ -142,7 +146,7 @@ class Rows:
 
     @classmethod
     def of_parts(cls, place: str | Path) -> Rows:
-        """Open the rows of several Parquet files with the same columns as one table.
+        """Open the private rows of several Parquet files with the same columns as one table.
 
         Parameters
         ----------
@@ -188,8 +192,12 @@ class Rows:
     def names(self) -> tuple[str, ...]:
         """Names of the columns of the table that are read, in the order of the input.
 
-        The value is a tuple of str without the ignored columns. They come from a header, so they
-        are public only if the header is public.
+        Ignored columns are left out.
+
+        Returns
+        -------
+        tuple of str
+            The names come from a header, so they are public only if the header is public.
 
         Raises
         ------
@@ -209,7 +217,8 @@ class Rows:
         Returns
         -------
         int or None
-            The number of rows. None if no metadata state it. Private: no output may depend on it.
+            The number of rows, at least 0. None if no metadata state it. Private: no output may
+            depend on it.
 
         Raises
         ------
@@ -219,7 +228,7 @@ class Rows:
         return None if self.length is None else self.length()
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Read some columns of all rows, a batch of rows at a time.
+        """Read some columns of all private rows, a batch of rows at a time.
 
         Each call starts at the first row.
 
@@ -247,7 +256,7 @@ class Rows:
         unread: Collection[str] = (),
         places: Mapping[str, str] | None = None,
     ) -> None:
-        """Check the columns of the rows against the columns that a schema declares.
+        """Check that the columns of private rows are the columns that a schema declares.
 
         Parameters
         ----------
@@ -268,7 +277,7 @@ class Rows:
         check_columns(list(self.list_names()), names, unread=unread, places=places)
 
     def declared(self, schema: Schema) -> Rows:
-        """Return the rows, read with the file format and without the ignored columns of a schema.
+        """Return rows that are read with the file format and without ignored columns of a schema.
 
         The file format is the table ``[file]`` of the schema: delimiter, encoding, header, decimal
         and thousands marks. The present object does not change.
@@ -293,7 +302,7 @@ class Rows:
         return replace(rows, ignored={*self.ignored, *schema.ignored_columns})
 
     def with_layout(self, layout: Layout) -> Rows:
-        """Return the rows of the same files under another layout, such as another encoding.
+        """Return the rows of the same files, read with another text format such as an encoding.
 
         Parameters
         ----------
@@ -322,7 +331,10 @@ class Rows:
     def files(self) -> tuple[Path, ...]:
         """Paths of the files from which the rows are read, in the order of reading.
 
-        The value is a tuple of Path, empty for frames and databases. The value is public.
+        Returns
+        -------
+        tuple of Path
+            Empty for frames and databases. Public.
         """
         return tuple(file.path for file in self.data_files)
 
@@ -330,7 +342,10 @@ class Rows:
     def is_text(self) -> bool:
         """True if the rows come from CSV files, in which a malformed row makes all rows unreadable.
 
-        The value is public.
+        Returns
+        -------
+        bool
+            Public.
         """
         return any(file.is_of(CSV_FILES) for file in self.data_files)
 

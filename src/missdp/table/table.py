@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Rows of a table in memory, as integer codes. Private, unless made from released values.
+    """Rows of a table in memory, stored as codes of levels, bins and missing values.
 
     Use :meth:`read` for any frame or file, and :meth:`from_codes` for codes. All inputs have one
     representation. Each attribute has an array of codes: ``0`` to ``size - 1`` for levels, bins and
@@ -41,7 +41,8 @@ class Table:
     schema : Schema
         Public facts about the columns.
     columns : mapping of str to CodedColumn
-        The encoded cells of each attribute of the schema, all of one length.
+        The encoded cells of each attribute of the schema, all of one length: ``codes``, and
+        ``values`` or None.
     kind : {"pandas", "polars", "pyarrow"}, default "pandas"
         The library of the input frame, which is the default library of output frames.
 
@@ -147,7 +148,9 @@ class Table:
 
     @classmethod
     def without_rows(cls, schema: Schema) -> Table:
-        """Return an empty table of a schema. It contains nothing private and charges no ledger.
+        """Return an empty table of a schema, which contains nothing private.
+
+        It charges no ledger.
 
         Parameters
         ----------
@@ -218,7 +221,9 @@ class Table:
     def from_codes(
         cls, schema: Schema, codes: Mapping[str, ArrayLike], *, kind: FrameKind = "pandas"
     ) -> Table:
-        """Create a table from the codes of its cells. Numeric attributes get bins without numbers.
+        """Create a table from the codes of its cells, numbers that stand for levels and bins.
+
+        Numeric attributes get bins without numbers.
 
         Parameters
         ----------
@@ -252,7 +257,7 @@ class Table:
     def of_block(
         cls, schema: Schema, block: Mapping[Any, NDArray[Any]], *, kind: FrameKind = "pandas"
     ) -> Table:
-        """Create a table from a block: a dictionary of columns, as row functions return it.
+        """Create a table from a block: a dictionary of arrays, as row functions return it.
 
         A row function maps each row of a block to one row of another block.
 
@@ -275,6 +280,8 @@ class Table:
         ------
         DataError
             If the columns have different lengths.
+        KeyError
+            If the block has no codes of an attribute of the schema.
         """
         return cls(schema, _columns(block, schema.names), kind=kind)
 
@@ -310,6 +317,13 @@ class Table:
         -------
         Table
             As private as the tables. It has the library of output frames of the first table.
+
+        Raises
+        ------
+        StopIteration
+            If there is no table.
+        KeyError
+            If a table lacks an attribute of the first table.
         """
         parts = iter(tables)
         first = next(parts)
@@ -324,7 +338,7 @@ class Table:
         return len(next(iter(self._columns.values())).codes)
 
     def column(self, name: str) -> CodedColumn:
-        """Return the codes of an attribute, and its numbers if the table has them.
+        """Return the codes of an attribute of a table, and its numbers if the table has them.
 
         Parameters
         ----------
@@ -346,7 +360,7 @@ class Table:
         return self._columns[name]
 
     def codes(self, name: str) -> NDArray[np.unsignedinteger]:
-        """Return the code of each cell of an attribute.
+        """Return the code of each cell of an attribute, a number that stands for a level or bin.
 
         Parameters
         ----------
@@ -399,7 +413,7 @@ class Table:
         return np.asarray(codes == attribute.size + attribute.kinds.index(kind))
 
     def values(self, name: str) -> Floats:
-        """Return the number in each cell of a numeric attribute.
+        """Return the number in each cell of a numeric attribute of a table.
 
         Parameters
         ----------
@@ -450,20 +464,25 @@ class Table:
         return rows.take(np.minimum(np.searchsorted(ends, middle, side="right"), len(rows) - 1))
 
     def take(self, rows: NDArray[np.integer] | Flags) -> Table:
-        """Return a table of some rows of this table.
+        """Return a table of some rows of this table, in a given order.
 
         If the schema declares a unit or a weight, no release accepts the result, since these rows
         were chosen otherwise.
 
         Parameters
         ----------
-        rows : ndarray of int or of bool
+        rows : ndarray of int, of shape (n_taken,), or of bool, of shape (n_rows,)
             Positions of the rows from 0 on, in the order of the result, or a flag for each row.
 
         Returns
         -------
         Table
             As private as this table.
+
+        Raises
+        ------
+        IndexError
+            If a position is out of range, or there is not one flag for each row.
         """
         columns = {name: column.take(rows) for name, column in self._columns.items()}
         return Table(self.schema, columns, kind=self.kind)
@@ -502,7 +521,7 @@ class Table:
         Parameters
         ----------
         mask : mapping of str to ndarray of bool, of shape (n_rows,)
-            For some attributes a flag for each row: True for cells that become missing.
+            For some attributes, by name, a flag for each row: True for cells that become missing.
 
         Returns
         -------
@@ -526,7 +545,7 @@ class Table:
         return Table(self.schema, columns, kind=self.kind)
 
     def with_values(self, rng: np.random.Generator) -> Table:
-        """Return the table with a number for each cell of numeric attributes that have bins only.
+        """Return the table with a drawn number for each cell of attributes that have bins only.
 
         A bin is an interval of values. The number is drawn from the bin of the cell. Synthetic
         tables have bins only. Present numbers stay unchanged.
@@ -554,7 +573,7 @@ class Table:
         return Table(self.schema, columns, kind=self.kind)
 
     def coded_as(self, schema: Schema) -> Table:
-        """Return the same rows with the codes of another schema, which has other bins.
+        """Return the rows of a table under another schema, which counts numbers in other bins.
 
         Parameters
         ----------
@@ -599,7 +618,7 @@ class Table:
             Output of a level: the level, or its declared label if there is a label. A column with
             labels is text.
         first_key : int, default 1
-            The key of the first row, in columns of keys, which were never read.
+            The key of the first row, a whole number, in columns of keys, which were never read.
 
         Returns
         -------
