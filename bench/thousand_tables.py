@@ -104,7 +104,7 @@ def questions(schema: Path) -> list[str]:
 
     attributes = list(Schema.from_toml(schema))
     numbers = [a.name for a in attributes if a.kind == "numeric"]
-    texts = [(a.name, a.levels[0]) for a in attributes if a.kind == "categorical"]
+    texts = [(a.name, a.levels[0]) for a in attributes if a.kind == "categorical" and a.levels]
     simple = [(n, level) for n, level in texts if str(level).isalnum() and isinstance(level, str)]
     means = [f"mean(`{name}`)" for name in numbers[:1]]
     return means + [f"share(`{name}` = '{level}')" for name, level in simple[:1]]

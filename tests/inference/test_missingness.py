@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 from missdp import Categorical, Schema, Table
 from missdp.datasets import yrbss
 from missdp.inference.missing_rates import RatesByLevel, shrunk
-from missdp.inference.missingness import MissingnessModel, joint_chance
+from missdp.inference.missingness import MissingnessModel, joint_chance, log_odds_of_joint
 from missdp.inference.model import Levels
 from missdp.schema import NotApplicable
 from missdp.serialization import Record
@@ -147,6 +147,25 @@ def test_joint_chance_has_the_odds_ratio_it_was_given(p, q, log_odds):
 def test_joint_chance_of_certain_events_is_finite(log_odds):
     p, q = np.meshgrid([0.0, 0.5, 1.0], [0.0, 1.0])
     np.testing.assert_allclose(joint_chance(p, q, log_odds), p * q, atol=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0, 4), st.sampled_from([1, 7, 99, 100, 1000]))
+def test_log_odds_of_joint_events_reproduce_their_number(seed, spread, n):
+    """Bisection for each pair, at the ends, too: totals that no odds ratio reaches give an end."""
+    rng = np.random.default_rng(seed)
+    p, q = expit(rng.normal(-1, 1, (2, 1, 9)) + spread * rng.normal(size=(2, n, 9)))
+    p[rng.random(p.shape) < 0.2] = rng.choice([0.0, 1.0])
+    requested = rng.uniform(-14, 14, 9)
+    total = joint_chance(p, q, requested).sum(axis=0) * rng.choice([0.9, 1.0, 1.1], 9)
+    solved = log_odds_of_joint(p, q, total)
+    assert (np.abs(solved) <= 12).all()
+    low, high = np.full(9, -12.0), np.full(9, 12.0)
+    for _ in range(50):
+        middle = (low + high) / 2
+        few = joint_chance(p, q, middle).sum(axis=0) < total
+        low, high = np.where(few, middle, low), np.where(few, high, middle)
+    gap = [np.abs(joint_chance(p, q, x).sum(axis=0) - total) for x in (solved, high)]
+    assert (gap[0] <= gap[1] + 1e-3 * n / 4).all()  # a slope is at most n / 4
 
 
 def tied(chances, both, *, n=10_000.0):
