@@ -14,7 +14,6 @@ Everything here is a function of released values.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -210,8 +209,7 @@ def complete_with_rows(
     if start is None:
         masks = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
         return _correct(tables, rows[:0], masks)
-    masks = copy.deepcopy(start)
-    masks.rates = rates
+    masks = start.copied(rates)
     if not masks.present.any():
         return _correct(tables, rows[:0], masks)
     by_level = _rates_by_level(tables, masks.present)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -42,17 +42,31 @@ def both_missing(
     (float, float)
         The number of rows, and the standard deviation of its noise.
     """
-    one, other = ([n - 1, 1] for n in counts.shape)
-    cells = np.outer(one, other).ravel()  # of each quarter of the table
     edges = [[0, n - 1] for n in counts.shape]
     quarters = np.add.reduceat(np.add.reduceat(counts, edges[0], 0), edges[1], 1).ravel()
     released = np.append(quarters - [n_rows, 0, 0, 0], [count for count, _ in missing_counts])
-    noise = np.append(std * np.sqrt(cells), [noise_std for _, noise_std in missing_counts])
+    weights, error = _weights_of_both(
+        (*counts.shape,), float(std), tuple(float(noise) for _, noise in missing_counts)
+    )
+    return float(weights @ released), error
+
+
+@lru_cache(maxsize=5000)  # tables of one release have few different noises, drawn a hundred times
+def _weights_of_both(
+    shape: tuple[int, ...], std: float, missing_stds: tuple[float, ...]
+) -> tuple[Floats, float]:
+    """Return the weights of six released numbers in the number of rows that lack both attributes.
+
+    The numbers are four quarters of the table and two missing counts. The weights are those of
+    least squares by the precision of each number. The last result is the standard deviation.
+    """
+    cells = np.outer(*([n - 1, 1] for n in shape)).ravel()  # of each quarter of the table
+    noise = np.append(std * np.sqrt(cells), missing_stds)
     # Rows: neither missing, only the second, only the first, both. Then the two missing counts.
     of = np.array([[1, -1, -1], [-1, 0, 1], [-1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
     weighted = of / noise[:, np.newaxis]
     spread = np.linalg.inv(weighted.T @ weighted)
-    return float((spread @ weighted.T @ (released / noise))[0]), float(np.sqrt(spread[0, 0]))
+    return (spread @ weighted.T)[0] / noise, float(np.sqrt(spread[0, 0]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -193,6 +193,11 @@ class MissingnessModel(Record):
         if not len(self.intercepts):
             self.intercepts = logit(np.clip(self.rates, _MIN_RATE, 1 - _MIN_RATE))
 
+    def copied(self, rates: Floats) -> MissingnessModel:
+        """Return a copy with other missing rates. Learning changes the copy only."""
+        always, slopes, odds = dict(self.always), dict(self.slopes), dict(self.odds)
+        return replace(self, rates=rates, always=always, slopes=slopes, odds=odds)
+
     @property
     def present(self) -> Flags:
         """Flags of attributes with missing cells, shape ``(d,)``."""
