@@ -568,7 +568,8 @@ class Filter(Budget):
         -------
         Cost
             An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP, at least 0 and
-            rounded down. Public, since charges depend on no private row.
+            rounded down. It may be published, since charges depend on public and released
+            values only.
 
         Examples
         --------
@@ -592,8 +593,8 @@ class Filter(Budget):
         Returns
         -------
         float
-            In epsilon, at least 0 and rounded down. Public, since charges depend on no private
-            row.
+            In epsilon, at least 0 and rounded down. It may be published, since charges depend
+            on public and released values only.
         """
         if self._cost.privacy_measure == "pure":
             return self.remaining.amount
