@@ -587,8 +587,8 @@ class CountedRows:
         change : LevelMerge, Recoding, FineCodes or row function
             The change. A row function has a registered type and fills every missing cell.
         rng : callable
-            Function without parameters that returns a `numpy.random.Generator`, from which a
-            row function draws values.
+            Function without parameters that returns a generator of NumPy, from which a row
+            function draws values.
 
         Returns
         -------

@@ -85,7 +85,7 @@ class Fitted(Record):
     Raises
     ------
     ParameterError
-        If a field has the wrong type, or the fields contradict each other.
+        If a field has the wrong type.
 
     Notes
     -----
