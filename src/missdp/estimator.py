@@ -14,7 +14,7 @@ __all__ = ["Estimator", "Transformer", "clone"]
 
 
 def clone(value: Any) -> Any:
-    """Return an unfitted copy of an estimator with equal parameters.
+    """Return an unfitted copy of an estimator with equal parameters, like ``sklearn.base.clone``.
 
     A budget in the parameters is not copied: both estimators share it.
 
@@ -26,7 +26,20 @@ def clone(value: Any) -> Any:
     Returns
     -------
     object
-        The copy.
+        The copy. Fitted attributes and released values are left out.
+
+    Notes
+    -----
+    Nothing is read or charged. A fit of the copy charges the shared budget again.
+
+    Examples
+    --------
+    >>> from missdp import AllPairs
+    >>> from missdp.accounting import Filter
+    >>> model = AllPairs(epsilon=1.0, delta=1e-6, budget=Filter(2.0, 1e-5))
+    >>> copied = clone(model)
+    >>> copied is model, copied.epsilon, copied.budget is model.budget
+    (False, 1.0, True)
     """
     if isinstance(value, (list, tuple)):
         return type(value)(map(clone, value))
@@ -45,6 +58,18 @@ class Estimator:
 
     A subclass stores each parameter of its constructor in an attribute of the same name.
     The package scikit-learn is not needed, since its base class takes half a second to import.
+
+    Notes
+    -----
+    The class holds public parameters only. It reads no rows and charges nothing.
+
+    Examples
+    --------
+    >>> class Doubler(Estimator):
+    ...     def __init__(self, times=2):
+    ...         self.times = times
+    >>> Doubler().set_params(times=4).get_params()
+    {'times': 4}
     """
 
     @classmethod
@@ -74,7 +99,7 @@ class Estimator:
 
         Parameters
         ----------
-        **params
+        **params : object
             The new values by name. They are checked when the estimator is fitted.
 
         Returns
@@ -86,6 +111,12 @@ class Estimator:
         ------
         ParameterError
             If a name is unknown. No parameter is changed.
+
+        Examples
+        --------
+        >>> from missdp import AllPairs
+        >>> AllPairs(epsilon=1.0).set_params(epsilon=0.5).epsilon
+        0.5
         """
         names = self._parameters()
         for name in params:
@@ -123,6 +154,20 @@ class Transformer:
     """Base class of preprocessing steps, which add ``fit_transform`` to ``fit`` and ``transform``.
 
     It replaces scikit-learn's mixin. A subclass defines ``fit`` and ``transform``.
+
+    Notes
+    -----
+    The class reads no rows and charges nothing. The budget of a subclass pays in ``fit``.
+
+    Examples
+    --------
+    >>> class Adder(Transformer):
+    ...     def fit(self, X, y=None):
+    ...         return self
+    ...     def transform(self, X):
+    ...         return [x + 1 for x in X]
+    >>> Adder().fit_transform([1, 2])
+    [2, 3]
     """
 
     def fit_transform(self: Any, X: Any, y: object = None) -> Any:
@@ -131,13 +176,13 @@ class Transformer:
         Parameters
         ----------
         X : array of float, shape (n_rows, n_columns)
-            The table.
+            The table. Private, if the step is fitted with a budget.
         y : object, optional
             Passed to ``fit``.
 
         Returns
         -------
-        ndarray of float
-            The transformed table.
+        ndarray of float, shape (n_rows, n_new_columns)
+            The transformed table, with one row for each row of ``X``. As private as ``X``.
         """
         return self.fit(X, y).transform(X)

@@ -402,9 +402,24 @@ class Filter(Budget):
 
     Notes
     -----
+    A filter reads no private rows, so its numbers are public. The guarantee of all charged releases
+    together is the total, even if less was spent.
+
     The proof is in the text of the module ``missdp.accounting.filters``. Sums are exact, and the
     total is never exceeded. A number that a person wrote counts as that decimal number, so ten
     charges of 0.1 fit into 1. The cost of noise counts as the exact quotient.
+
+    References
+    ----------
+    Rogers, Roth, Ullman, Vadhan (2016), "Privacy odometers and filters: pay-as-you-go composition",
+    NeurIPS, for pure epsilon.
+
+    Feldman, Zrnic (2021), "Individual privacy accounting via a Rényi filter", NeurIPS, and
+    Whitehouse, Ramdas, Rogers, Wu (2023), "Fully-adaptive composition in differential privacy",
+    ICML, for zCDP.
+
+    Smith, Thakurta (2022), "Fully adaptive composition for Gaussian differential privacy",
+    arXiv:2210.17520, for Gaussian DP.
 
     Examples
     --------
@@ -465,7 +480,8 @@ class Filter(Budget):
         Raises
         ------
         ParameterError
-            If the cost is not a `Cost` above 0, or delta is 0 for a cost that is not pure epsilon.
+            If the cost is not a `Cost` above 0, delta is out of range or the adjacency is
+            unknown. Also if delta is 0 for a cost that is not pure epsilon.
 
         Examples
         --------
@@ -527,7 +543,7 @@ class Filter(Budget):
         Returns
         -------
         float
-            From 0 to the total delta.
+            A part of delta, from 0 to the total delta. Public. Charges do not change it.
         """
         return self._failure
 
@@ -538,8 +554,9 @@ class Filter(Budget):
         Returns
         -------
         Cost
-            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP. Charges do not change
-            it.
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP. Public. Charges
+            do not change it. It is the cost for one row if the budget protects units of several
+            rows.
         """
         return self._cost
 
@@ -550,7 +567,9 @@ class Filter(Budget):
         Returns
         -------
         Cost
-            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP, rounded down.
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP, at least 0 and
+            rounded down. It may be published, since charges depend on public and released
+            values only.
 
         Examples
         --------
@@ -574,7 +593,8 @@ class Filter(Budget):
         Returns
         -------
         float
-            At least 0, rounded down.
+            In epsilon, at least 0 and rounded down. It may be published, since charges depend
+            on public and released values only.
         """
         if self._cost.privacy_measure == "pure":
             return self.remaining.amount
@@ -586,6 +606,8 @@ class Filter(Budget):
         """Return the accounting event that states the fixed total of this budget as one release.
 
         Another budget or a `Guarantee` accounts for all releases of this budget by this event.
+
+        The event has no private value. Nothing is charged.
 
         Parameters
         ----------

@@ -47,7 +47,7 @@ def epsilon_of(events: Event | Iterable[Event], delta: float) -> float:
     events : Event or iterable of Event
         Accounting events of releases that were fixed in advance, all under one adjacency.
     delta : float
-        In [0, 1). At 0 only pure DP counts.
+        The delta of the joint guarantee, in [0, 1). At 0 only pure DP counts.
 
     Returns
     -------
@@ -61,6 +61,12 @@ def epsilon_of(events: Event | Iterable[Event], delta: float) -> float:
         If no bound covers every event, or the events mix adjacencies.
     ParameterError
         If delta is out of range, or an element is not an `Event`.
+
+    Notes
+    -----
+    No private rows are read. The releases together are (epsilon, delta)-DP under the adjacency of
+    the events. Epsilon is the smallest of several proven bounds: sums of pure epsilons, zCDP,
+    Gaussian DP, Rényi divergences, and privacy loss distributions.
 
     Examples
     --------
@@ -97,7 +103,8 @@ def proven_epsilon(
         The protected table: the incomplete table, or the table before values went missing. It
         matters for separate proofs only.
     enough : float, default 0.0
-        A requested epsilon. The search stops at the first bound that is at most this.
+        A requested epsilon, at least 0. The search stops at the first bound that is at most
+        this. With the default, the smallest bound is returned.
 
     Returns
     -------
@@ -110,6 +117,11 @@ def proven_epsilon(
         If no bound covers the events, or replace-one events are to prove an add-remove guarantee.
     ParameterError
         If delta is out of range, or an element is not an `Event`.
+
+    Notes
+    -----
+    No private rows are read. The releases together are (epsilon, delta)-DP under the requested
+    adjacency.
 
     Examples
     --------

@@ -129,7 +129,7 @@ class Event(Record, abstract=True):
         Returns
         -------
         float
-            Infinite if this event has no separate proof.
+            At least 0. Infinite if this event has no separate proof.
         """
         del delta, adjacency, protects
         return math.inf
@@ -143,7 +143,7 @@ class Event(Record, abstract=True):
         Returns
         -------
         tuple of Condition
-            Empty by default.
+            Public. Empty unless a subclass has a separate proof.
         """
         return ()
 
@@ -211,6 +211,11 @@ class PureEvent(Event):
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The neighbouring relation under which the numbers of this event are true.
 
+    Raises
+    ------
+    ParameterError
+        If epsilon is out of range, or a field has the wrong type.
+
     Examples
     --------
     >>> PureEvent(epsilon=0.5).to_replace_one().epsilon
@@ -229,12 +234,13 @@ class SelectionEvent(PureEvent):
 
     Its privacy loss lies in an interval of length epsilon (bounded range, Durfee & Rogers 2019). So
     it is epsilon-DP. It is also (epsilon^2 / 8)-zCDP, which is better than for an arbitrary
-    epsilon-DP mechanism (Cesar & Rogers 2021, "Bounding, concentrating, and truncating").
+    epsilon-DP mechanism (Cesar & Rogers 2021).
 
     Parameters
     ----------
     epsilon : float
-        Finite and at least 0. For Gumbel noise, 2 * sensitivity / scale.
+        Pure epsilon of the selection under ``adjacency``, finite and at least 0. For Gumbel
+        noise, it is ``2 * sensitivity / scale``.
     label : str, default ""
         A public name for reports.
     required : frozenset of str or None, default None
@@ -242,6 +248,19 @@ class SelectionEvent(PureEvent):
         empty set: every row is read.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The neighbouring relation under which the numbers of this event are true.
+
+    Raises
+    ------
+    ParameterError
+        If epsilon is out of range, or a field has the wrong type.
+
+    References
+    ----------
+    Durfee, Rogers (2019), "Practical differentially private top-k selection with pay-what-you-get
+    composition", NeurIPS.
+
+    Cesar, Rogers (2021), "Bounding, concentrating, and truncating: unifying privacy loss
+    composition for data analytics", ALT.
 
     Examples
     --------
@@ -295,7 +314,7 @@ class LaplaceEvent(_NoiseEvent):
     Raises
     ------
     ParameterError
-        If a number is out of range.
+        If a number is out of range, or a field has the wrong type.
 
     Examples
     --------
@@ -337,7 +356,11 @@ class GaussianEvent(_NoiseEvent):
     Raises
     ------
     ParameterError
-        If a number is out of range.
+        If a number is out of range, or a field has the wrong type.
+
+    References
+    ----------
+    Canonne, Kamath, Steinke (2020), "The discrete Gaussian for differential privacy", NeurIPS.
 
     Examples
     --------
@@ -350,7 +373,7 @@ class GaussianEvent(_NoiseEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class ApproximateEvent(Event):
-    """Accounting event of a release of which (epsilon, delta)-DP is known and nothing else.
+    """Accounting event of a release about which only (epsilon, delta)-DP is known.
 
     Use it for releases with a small probability of failure. A `Filter` pays for it only if its
     ``failure`` covers the delta.
@@ -358,9 +381,9 @@ class ApproximateEvent(Event):
     Parameters
     ----------
     epsilon : float
-        Finite and at least 0.
+        Epsilon of the release under ``adjacency``, finite and at least 0.
     delta : float
-        In [0, 1).
+        Delta of the release under ``adjacency``, in [0, 1).
     label : str, default ""
         A public name for reports.
     required : frozenset of str or None, default None
@@ -392,14 +415,14 @@ class ApproximateEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ZCDPEvent(Event):
-    """Accounting event of a release by a rho-zCDP mechanism of which nothing else is known.
+    """Accounting event of a release by a rho-zCDP mechanism about which nothing else is known.
 
     zCDP is zero-concentrated differential privacy (Bun & Steinke 2016), in which rhos add up.
 
     Parameters
     ----------
     rho : float
-        Finite and at least 0.
+        The zCDP parameter of the release under ``adjacency``, finite and at least 0.
     label : str, default ""
         A public name for reports.
     required : frozenset of str or None, default None
@@ -412,6 +435,11 @@ class ZCDPEvent(Event):
     ------
     ParameterError
         If rho is out of range.
+
+    References
+    ----------
+    Bun, Steinke (2016), "Concentrated differential privacy: simplifications, extensions, and lower
+    bounds", TCC.
 
     Examples
     --------
@@ -449,8 +477,12 @@ class RDPEvent(Event):
     Raises
     ------
     ParameterError
-        If the sequences are empty or differ in length, or the orders are not increasing and above
-        1.
+        If the sequences are empty or differ in length. Also if the orders are not increasing
+        and above 1, or a bound is negative.
+
+    References
+    ----------
+    Mironov (2017), "Rényi differential privacy", CSF.
 
     Examples
     --------
@@ -501,6 +533,10 @@ class SampledGaussianEvent(Event):
         If the adjacency is not add-remove.
     ParameterError
         If a number is out of range.
+
+    References
+    ----------
+    Abadi et al. (2016), "Deep learning with differential privacy", CCS.
 
     Examples
     --------

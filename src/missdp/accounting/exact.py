@@ -136,7 +136,7 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     Parameters
     ----------
     sensitivity : float
-        Sensitivity of each release in L1 norm, above 0.
+        Largest change of one release by one row in L1 norm, above 0.
     epsilon : float
         Pure epsilon of all releases together, above 0.
     count : int, default 1
@@ -151,6 +151,11 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
     ------
     ParameterError
         If a number is out of range.
+
+    Notes
+    -----
+    A release of Laplace noise with scale b costs ``sensitivity / b`` in pure epsilon, and the
+    epsilons of all releases add up. No private rows are read.
 
     Examples
     --------
@@ -204,6 +209,10 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
     ------
     ParameterError
         If a number is out of range.
+
+    Notes
+    -----
+    No private rows are read, and the result is a public number.
 
     Examples
     --------
@@ -318,9 +327,9 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Finite and above 0.
+        Epsilon that is to be implied, finite and above 0.
     delta : float
-        In (0, 1).
+        Delta that is to be implied, in (0, 1).
 
     Returns
     -------
@@ -331,6 +340,13 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     ------
     ParameterError
         If a number is out of range.
+
+    References
+    ----------
+    Bun, Steinke (2016), "Concentrated differential privacy: simplifications, extensions, and lower
+    bounds", TCC.
+
+    Canonne, Kamath, Steinke (2020), "The discrete Gaussian for differential privacy", NeurIPS.
 
     Examples
     --------

@@ -93,8 +93,8 @@ class FilterEvent(Event):
         The accounting events of the releases that were made. They are recorded, and no bound
         follows from them.
     failure : float, default 0.0
-        In [0, 1). Upper bound on the sum of the deltas of the releases (`ApproximateEvent`), in
-        addition to the cap.
+        Upper bound on the sum of the deltas of the releases (`ApproximateEvent`), in addition
+        to the cap. In [0, 1).
     label : str, default ""
         A public name for reports.
     required : frozenset of str or None, default None
@@ -153,7 +153,8 @@ class FilterEvent(Event):
         Returns
         -------
         Cost
-            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP.
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP (rounded down).
+            Public.
         """
         cap = self.capacity
         if type(cap) is PureEvent:
@@ -209,10 +210,12 @@ class FilterEvent(Event):
 
 
 def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
-    """Return the accounting event of every single release, also of logged releases of filters.
+    """Return the accounting events of all single releases, logged releases of filters included.
 
     The sum of their costs is no bound, since it depends on released answers. Bounds are computed
     from `flatten`.
+
+    Use it to list releases in a report.
 
     Parameters
     ----------

@@ -46,9 +46,9 @@ class Guarantee(Record):
     Parameters
     ----------
     epsilon : float
-        At least 0 and finite.
+        Epsilon of the guarantee, at least 0 and finite.
     delta : float, default 0.0
-        In [0, 1). It is 0 only if every event is pure DP.
+        Delta of the guarantee, in [0, 1). It is 0 only if every event is pure DP.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The neighbouring relation: one row is added or removed, or one row is replaced.
     protects : {"incomplete", "ground-truth"}, default "incomplete"
@@ -64,8 +64,9 @@ class Guarantee(Record):
     Raises
     ------
     ParameterError
-        If a number is out of range, or delta is 0 although an event is not pure, or epsilon is
-        smaller than the proven epsilon.
+        If a number is out of range, or delta is 0 although an event is not pure. Also if
+        epsilon is smaller than the proven epsilon, or a condition of an event's separate proof
+        is missing.
     UnprovenError
         If ``protects`` is ``"ground-truth"`` and a condition on missingness is missing, or may fail
         for other draws of the missing cells. If an add-remove guarantee has replace-one events. If
@@ -130,7 +131,7 @@ class Guarantee(Record):
         Returns
         -------
         int
-            1 if the unit of protection is a row.
+            At least 1. It is 1 if the unit of protection is a row. Public.
         """
         return unit_of(self.events)[1]
 
@@ -190,7 +191,7 @@ class Guarantee(Record):
         events : Event or iterable of Event
             Accounting events of releases whose privacy parameters were fixed in advance.
         delta : float, default 0.0
-            In [0, 1). Above 0 unless every event is pure DP.
+            Delta of the guarantee, in [0, 1). Above 0 unless every event is pure DP.
         adjacency : {"add-remove", "replace-one"}, default "add-remove"
             The neighbouring relation. Add-remove events are converted if it is ``"replace-one"``.
         conditions : iterable of Condition, default ()
@@ -226,7 +227,7 @@ class Guarantee(Record):
         Parameters
         ----------
         delta : float
-            In [0, 1).
+            The other delta, in [0, 1).
 
         Returns
         -------
@@ -268,7 +269,7 @@ class Guarantee(Record):
         Returns
         -------
         Guarantee
-            The guarantee of all releases together.
+            The guarantee of all releases together. Public.
 
         Raises
         ------

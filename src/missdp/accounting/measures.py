@@ -443,6 +443,14 @@ class Cost:
     ParameterError
         If the measure is unknown, or the amount is out of range.
 
+    References
+    ----------
+    Bun, Steinke (2016), "Concentrated differential privacy: simplifications, extensions, and lower
+    bounds", TCC.
+
+    Dong, Roth, Su (2022), "Gaussian differential privacy", Journal of the Royal Statistical Society
+    B 84(1).
+
     Examples
     --------
     >>> Cost(privacy_measure="zcdp", amount=0.02).event()
@@ -465,9 +473,10 @@ class Cost:
         privacy_measure : {"pure", "zcdp", "gdp"}
             The measure of the amount.
         epsilon : float
-            Finite and at least 0. Above 0 for ``"zcdp"``.
+            Epsilon that the amount is to imply, finite and at least 0. Above 0 for ``"zcdp"``.
         delta : float
-            In [0, 1). Above 0 unless the measure is ``"pure"``, which ignores it.
+            Delta that the amount is to imply, in [0, 1). Above 0 unless the measure is
+            ``"pure"``, which ignores it.
 
         Returns
         -------
@@ -502,7 +511,8 @@ class Cost:
         Parameters
         ----------
         delta : float
-            In [0, 1). A cost in pure epsilon ignores it.
+            The delta of the (epsilon, delta)-DP statement, in [0, 1). A cost in pure epsilon
+            ignores it.
 
         Returns
         -------
@@ -532,6 +542,16 @@ class Cost:
         -------
         Event
             A `PureEvent`, a `ZCDPEvent`, or a continuous `GaussianEvent` with sigma 1.
+
+        Raises
+        ------
+        ParameterError
+            If the adjacency is unknown.
+
+        Examples
+        --------
+        >>> Cost(privacy_measure="pure", amount=0.5).event(label="bins").epsilon
+        0.5
         """
         facts: dict[str, Any] = {"label": label, "adjacency": adjacency}
         if self.privacy_measure == "pure":
@@ -553,9 +573,9 @@ class Cost:
         Parameters
         ----------
         epsilon : float
-            Finite and at least 0.
+            Epsilon that the amount is to imply, finite and at least 0.
         delta : float
-            In [0, 1).
+            Delta that the amount is to imply, in [0, 1).
 
         Returns
         -------
@@ -612,7 +632,8 @@ class Cost:
         Returns
         -------
         Cost
-            Rounded down. Pure epsilon is divided by ``rows``, and rho and squared mu by its square.
+            The cost of one row, rounded down. Pure epsilon is divided by ``rows``. Rho and
+            squared mu are divided by the square of ``rows``.
         """
         if rows == 1:
             return self

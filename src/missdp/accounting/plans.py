@@ -38,9 +38,10 @@ class Composition(Budget):
         The accounting events of all releases. A part that is chosen along the way is one event, its
         cap (`Filter.filter`). Labels of events do not matter when they are charged.
     epsilon : float, optional
-        The epsilon that the guarantee states. By default the smallest proven epsilon.
+        The epsilon that the guarantee states, at least 0. By default the smallest proven
+        epsilon.
     delta : float, default 0.0
-        In [0, 1). Above 0 if an event is not pure DP.
+        The delta that the guarantee states, in [0, 1). Above 0 if an event is not pure DP.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The neighbouring relation for which the guarantee holds. Add-remove events are converted for
         ``"replace-one"``.
@@ -53,6 +54,15 @@ class Composition(Budget):
         If nothing is proven for the plan at this delta, or its events protect different units.
     ParameterError
         If a number is out of range.
+
+    Notes
+    -----
+    A composition reads no private rows, so its numbers are public. The guarantee of all releases is
+    ``epsilon`` at ``delta`` under ``adjacency``.
+
+    References
+    ----------
+    Vadhan, Zhang (2023), "Concurrent composition theorems for differential privacy", STOC.
 
     Examples
     --------
@@ -106,7 +116,7 @@ class Composition(Budget):
         Returns
         -------
         tuple of Event
-            In the order in which the plan was given.
+            In the order in which the plan was given. Public.
         """
         return self._plan
 

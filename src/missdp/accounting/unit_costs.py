@@ -86,7 +86,7 @@ class UnitEvent(FilterEvent):
         Returns
         -------
         int
-            ``rows``, or 1 if all rows of a unit count as one together.
+            ``rows``, or 1 if all rows of a unit count as one together. At least 1. Public.
         """
         return self.rows if self.counts_as == "rows" else 1
 

@@ -646,9 +646,11 @@ class PrivBayes(Synthesizer):
 
     References
     ----------
-    Zhang, Cormode, Procopiuc, Srivastava, Xiao (2017), "PrivBayes", TODS 42(4).
+    Zhang, Cormode, Procopiuc, Srivastava, Xiao (2017), "PrivBayes: private data release via
+    Bayesian networks", ACM Transactions on Database Systems 42(4).
 
-    Mohapatra, Zong, Kerschbaum, He (2024), PVLDB 17(8).
+    Mohapatra, Zong, Kerschbaum, He (2024), "Differentially private data generation with missing
+    data", PVLDB 17(8).
 
     Examples
     --------
@@ -685,9 +687,15 @@ class PrivBayes(Synthesizer):
 
     @property
     def network_(self) -> Network:
-        """The released Bayesian network: the parents and the conditional table of each attribute.
+        """Return the released Bayesian network: parents and conditional table of each attribute.
 
-        Its nodes are in the order in which attributes are drawn, parents before children.
+        A child is an attribute whose distribution depends on its parents.
+
+        Returns
+        -------
+        Network
+            Its nodes are in the order in which attributes are drawn, parents before children.
+            Released.
 
         Raises
         ------

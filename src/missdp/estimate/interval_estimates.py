@@ -37,7 +37,7 @@ class Estimates(Record):
     Parameters
     ----------
     question : str
-        The question or the formula, as the user wrote it.
+        The question or the formula, as the user wrote it. Public.
     labels : tuple of str
         Groups, or terms of a regression. It is ``("all",)`` without groups.
     estimate : tuple of float
@@ -48,7 +48,7 @@ class Estimates(Record):
         missing values add. The standard error is the root of the sum of their squares. Unit of the
         estimate.
     rows : tuple of float
-        Released number of rows to which each estimate applies.
+        Released number of rows to which each estimate applies, at least 0.
     confidence : float
         Confidence of the intervals, strictly between 0 and 1.
     flags : tuple of str
@@ -58,6 +58,11 @@ class Estimates(Record):
         Estimates and intervals stay within.
     dates : str, default ""
         If estimates are dates, the unit of the numbers, counted since 1970. Empty otherwise.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
 
     Examples
     --------
@@ -92,7 +97,12 @@ class Estimates(Record):
     def errors(self) -> tuple[float, ...]:
         """Standard errors of the estimates: the parts noise, sampling and missing together.
 
-        A tuple of float in the order of ``labels``, in the unit of the estimates. Released.
+        Each is the root of the sum of the three squared parts.
+
+        Returns
+        -------
+        tuple of float
+            In the order of ``labels``, in the unit of the estimates. Released.
         """
         parts = np.square([self.noise, self.sampling, self.missing])
         return tuple(np.sqrt(parts.sum(axis=0)).tolist())
@@ -101,8 +111,13 @@ class Estimates(Record):
     def intervals(self) -> tuple[tuple[float, float], ...]:
         """Confidence intervals of the estimates, as pairs of a lower and an upper end.
 
-        They are normal intervals at ``confidence``, cut to the ``possible`` range. A tuple of
-        (float, float) in the order of ``labels``, in the unit of the estimates. Released.
+        They are normal intervals at ``confidence``, cut to the ``possible`` range.
+
+        Returns
+        -------
+        tuple of (float, float)
+            Lower and upper end, in the order of ``labels``, in the unit of the estimates.
+            Released.
         """
         times = NormalDist().inv_cdf((1 + self.confidence) / 2)
         half = times * np.asarray(self.errors)
@@ -116,7 +131,12 @@ class Estimates(Record):
         """Share of the variance of each estimate that missing values add, in [0, 1].
 
         The variance is without privacy noise: the sum of the squared parts ``sampling`` and
-        ``missing``. A tuple of float in the order of ``labels``. Released.
+        ``missing``.
+
+        Returns
+        -------
+        tuple of float
+            A share in [0, 1] for each estimate, in the order of ``labels``. Released.
         """
         missing, sampling = np.square([self.missing, self.sampling])
         return tuple((missing / np.maximum(missing + sampling, _TINY)).tolist())

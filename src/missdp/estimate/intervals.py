@@ -63,6 +63,10 @@ def estimate(
     NotFittedError
         If the model is not fitted.
 
+    Notes
+    -----
+    Post-processing of released values: no privacy cost.
+
     Examples
     --------
     >>> import pandas as pd
@@ -111,6 +115,10 @@ def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Es
         marginals that were not released.
     NotFittedError
         If the model is not fitted.
+
+    Notes
+    -----
+    Post-processing of released values: no privacy cost.
 
     Examples
     --------

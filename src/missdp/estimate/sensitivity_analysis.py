@@ -42,7 +42,7 @@ class SensitivityAnalysis(Record):
     Parameters
     ----------
     attribute : str
-        The attribute whose missing values are shifted.
+        Name of the attribute whose missing values are shifted. Public.
     deviation : float
         Released standard deviation of the attribute, in the unit of the attribute. It is the unit
         of the shifts.
@@ -55,6 +55,25 @@ class SensitivityAnalysis(Record):
         not turn within the shifts. The conclusion on a difference, correlation or coefficient turns
         where its interval begins or ceases to exclude 0. Any other conclusion turns where the
         estimate leaves its interval at shift 0.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Notes
+    -----
+    Post-processing of released values: to print or publish the object has no privacy cost.
+
+    Examples
+    --------
+    >>> parts = {"noise": (0.3,), "sampling": (0.4,), "missing": (0.1,)}
+    >>> facts = {"rows": (900.0,), "confidence": 0.95, "flags": ()}
+    >>> means = (40.0,), (42.0,)
+    >>> steps = tuple(Estimates("mean(age)", ("all",), mean, **parts, **facts) for mean in means)
+    >>> found = SensitivityAnalysis("age", 10.0, (0.0, 0.5), steps, (0.25,))
+    >>> found.conclusions
+    ('all: the conclusion turns at a shift of 0.25.',)
     """
 
     attribute: str
@@ -96,7 +115,13 @@ class SensitivityAnalysis(Record):
     def conclusions(self) -> tuple[str, ...]:
         """Sentences that state the shift at which each conclusion changes, one for each label.
 
-        Shifts are in released standard deviations of the shifted attribute.
+        A conclusion is, for example, that an interval excludes 0. See ``tipping``.
+
+        Returns
+        -------
+        tuple of str
+            One sentence for each label. Shifts are in released standard deviations of the
+            shifted attribute. Released.
         """
         holds = f"holds from {min(self.shifts):g} to {max(self.shifts):g}"
         turns = [holds if x is None else f"turns at a shift of {x:.3g}" for x in self.tipping]
@@ -189,6 +214,10 @@ def sensitivity(
         model has no answer.
     NotFittedError
         If the model is not fitted.
+
+    Notes
+    -----
+    Post-processing of released values: no privacy cost.
 
     Examples
     --------

@@ -151,6 +151,11 @@ class ClassifierF1(Record):
     held_out : bool
         True if the caller states that the generator never had the test rows. It is not checked.
 
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
     Examples
     --------
     >>> scores = {"LogisticRegression": 0.5, "RandomForest": 0.7}
@@ -167,18 +172,25 @@ class ClassifierF1(Record):
 
     @property
     def mean(self) -> float:
-        """Mean F1 score over all target attributes and learners, in [0, 1]. Private.
+        """Return the mean F1 score of classifiers over all target attributes and learners.
 
-        NaN if every attribute was skipped.
+        Returns
+        -------
+        float
+            In [0, 1]. NaN if every attribute was skipped. Private.
         """
         cells = [score for row in self.scores.values() for score in row.values()]
         return float(np.mean(cells)) if cells else float("nan")
 
     @property
     def by_learner(self) -> dict[str, float]:
-        """Mean F1 score of each learner (classifier) over all target attributes, in [0, 1].
+        """Return the mean F1 score of each learner (classifier) over all target attributes.
 
-        A dict by the name of the learner. Private.
+        Returns
+        -------
+        dict of str to float
+            Scores in [0, 1], by the name of the learner. Empty if every attribute was skipped.
+            Private.
         """
         rows = list(self.scores.values())
         names = rows[0] if rows else ()
@@ -186,9 +198,12 @@ class ClassifierF1(Record):
 
     @property
     def by_attribute(self) -> dict[str, float]:
-        """Mean F1 score of each target attribute over all learners (classifiers), in [0, 1].
+        """Return the mean F1 score of each target attribute over all learners (classifiers).
 
-        A dict by attribute name. Private.
+        Returns
+        -------
+        dict of str to float
+            Scores in [0, 1], by the name of the attribute. Private.
         """
         return {name: float(np.mean(list(row.values()))) for name, row in self.scores.items()}
 
@@ -289,7 +304,8 @@ def classifier_f1(
         classifiers by name. Each callable takes a seed and returns a fresh classifier with ``fit``
         and ``predict``.
     max_rows : int, default 5000
-        Largest number of rows to train on, and of rows to test on. More rows are sampled at random.
+        Largest number of rows to train on, and of rows to test on, at least 1. More rows are
+        sampled at random.
     progress : callable or bool, optional
         Called with the name of a stage and the share that is done, in [0, 1]. True shows a bar.
 
@@ -311,7 +327,8 @@ def classifier_f1(
 
     References
     ----------
-    Mohapatra et al. (2024), section 6.1.
+    Mohapatra, Zong, Kerschbaum, He (2024), "Differentially private data generation with missing
+    data", PVLDB 17(8), section 6.1.
 
     Examples
     --------

@@ -21,7 +21,7 @@ class Combined:
     estimate : float
         Mean of the estimates of all tables.
     variance : float
-        Variance of the combined estimate, in the squared unit of the estimate.
+        Variance of the combined estimate, in the squared unit of the estimate, at least 0.
     degrees : float
         Degrees of freedom of its t distribution, at least 1.
 
@@ -47,12 +47,19 @@ class Combined:
         Returns
         -------
         tuple of (float, float)
-            The lower and the upper end, in the unit of the estimate.
+            The lower and the upper end, in the unit of the estimate. Released, if the tables
+            are.
 
         Raises
         ------
         ParameterError
             If the confidence is not between 0 and 1.
+
+        Examples
+        --------
+        >>> low, high = Combined(estimate=0.5, variance=0.0001, degrees=30.0).interval(0.8)
+        >>> round(low, 3), round(high, 3)
+        (0.487, 0.513)
         """
         from scipy.special import stdtrit
 
@@ -98,6 +105,11 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     values missing not at random), nor the randomness of which marginals were selected. Models are
     regularised, so these tables vary a little less than tables of new fits.
     ``bench/aim_coverage.py`` measures the remaining error.
+
+    References
+    ----------
+    Raghunathan, Reiter, Rubin (2003), "Multiple imputation for statistical disclosure limitation",
+    Journal of Official Statistics 19(1).
 
     Examples
     --------

@@ -66,12 +66,17 @@ class MarginalDistance(_ByClique):
     Parameters
     ----------
     k : int
-        Number of attributes per marginal.
+        Number of attributes per marginal, at least 1.
     per_marginal : dict of tuple of str to float
         Total variation distance in [0, 1] for every set of k attributes, by attribute names.
     rows : int, optional
         Number of rows of the shorter table, which decides how many digits are printed. None prints
         four.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
 
     Examples
     --------
@@ -93,17 +98,23 @@ class MarginalDistance(_ByClique):
 
     @property
     def mean(self) -> float:
-        """Mean total variation distance over all marginals of the two tables, in [0, 1].
+        """Return the mean total variation distance over all marginals of the two tables.
 
-        Private.
+        Returns
+        -------
+        float
+            In [0, 1]. Private.
         """
         return float(np.mean(list(self.per_marginal.values())))
 
     @property
     def max(self) -> float:
-        """Largest total variation distance of any marginal of the two tables, in [0, 1].
+        """Return the largest total variation distance of any marginal of the two tables.
 
-        Private.
+        Returns
+        -------
+        float
+            In [0, 1]. Private.
         """
         return max(self.per_marginal.values())
 
@@ -113,7 +124,7 @@ class MarginalDistance(_ByClique):
         Parameters
         ----------
         count : int, default 5
-            Largest number of marginals.
+            Largest number of marginals, at least 0.
 
         Returns
         -------
@@ -162,9 +173,9 @@ def marginal_distance(
         The declared domain of both tables. By default the schema of the first Table. Needed if
         neither is a Table.
     bins : int, optional
-        Rebin numeric attributes to this many bins of equal width, finer than the declared bins
-        (attributes with more bins keep them). Both tables must then hold values, not only bins. The
-        default compares the declared bins.
+        Rebin numeric attributes to this many bins of equal width (at least 1), finer than the
+        declared bins. Attributes with more bins keep them. Both tables must then hold values,
+        not only bins. The default compares the declared bins.
     missing : {"unobserved", "level"}, default "unobserved"
         With ``"unobserved"``, a marginal counts the rows that are observed on all of its
         attributes, and each table has its own total. With ``"level"``, all rows count, with missing
@@ -335,8 +346,9 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
     Returns
     -------
     dict of tuple of str to int
-        Number of rows by the names of the missing attributes, most frequent set first. The empty
-        tuple stands for complete rows. Sets without rows are left out.
+        Number of rows by the names of the missing attributes, most frequent set first. The
+        empty tuple stands for complete rows. Sets without rows are left out. Private if the
+        table is private.
 
     Examples
     --------
@@ -374,6 +386,11 @@ class MissingFidelity(_ByClique):
         Shares of rows, true and synthetic, in which both of two attributes are missing, for the
         five pairs with the largest differences. Keys are texts such as ``"a × b"``.
 
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
     Examples
     --------
     >>> found = MissingFidelity({"a": 0.2}, {"a": 0.3}, {}, 0.1)
@@ -398,45 +415,62 @@ class MissingFidelity(_ByClique):
 
     @property
     def rate_differences(self) -> dict[str, float]:
-        """Synthetic minus true share of missing cells of each attribute, in [-1, 1].
+        """Return the difference of the shares of missing cells of each attribute in two tables.
 
-        A dict by attribute name. Private.
+        Returns
+        -------
+        dict of str to float
+            Synthetic minus true share, in [-1, 1], by the name of the attribute. Private.
         """
         return {a: self.synthetic_rates[a] - rate for a, rate in self.truth_rates.items()}
 
     @property
     def mean_rate_difference(self) -> float:
-        """Mean absolute difference of the shares of missing cells over all attributes.
+        """Return the mean absolute difference of the shares of missing cells over all attributes.
 
-        In [0, 1]. Private.
+        Returns
+        -------
+        float
+            In [0, 1]. Private.
         """
         return float(np.mean(np.abs(list(self.rate_differences.values()))))
 
     @property
     def max_rate_difference(self) -> float:
-        """Largest absolute difference of the shares of missing cells of an attribute.
+        """Return the largest absolute difference of the shares of missing cells of an attribute.
 
-        In [0, 1]. Private.
+        Returns
+        -------
+        float
+            In [0, 1]. Private.
         """
         return float(np.max(np.abs(list(self.rate_differences.values()))))
 
     @property
     def mean_pair_distance(self) -> float:
-        """Mean distance of the joint missingness of two attributes, over all pairs of attributes.
+        """Return the mean distance of the joint missingness of two attributes in two tables.
 
-        In [0, 1]. It is the mean total variation distance of their four mask patterns. 0 if there
-        is one attribute. Private.
+        It is the mean total variation distance of their four mask patterns, over all pairs.
+
+        Returns
+        -------
+        float
+            In [0, 1]. 0 if there is one attribute. Private.
         """
         return float(np.mean(list(self.pairs.values()))) if self.pairs else 0.0
 
     @property
     def verdict(self) -> str:
-        """Sentence on two attributes that are missing together too often or too rarely.
+        """Return a sentence on two attributes that are missing together too often or too rarely.
 
         It compares synthetic rows with true rows. It names the first pair of ``together`` whose
         shares differ by more than 2 percentage points. The difference must also exceed four
-        standard deviations of two samples. The text is empty if no pair differs that much, or if no
-        synthetic cell is missing. Private.
+        standard deviations of two samples.
+
+        Returns
+        -------
+        str
+            Empty if no pair differs that much, or if no synthetic cell is missing. Private.
         """
         compared = self.together.items() if any(self.synthetic_rates.values()) else ()
         for names, (true, made) in compared:
@@ -583,6 +617,11 @@ class MissingnessByKind(Record):
         Number of rows of the shorter table, which decides how many digits are printed. None prints
         four.
 
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
     Examples
     --------
     >>> found = MissingnessByKind({"pay": {"refused": 0.25}}, {"pay": {"refused": 0.5}})
@@ -601,9 +640,12 @@ class MissingnessByKind(Record):
 
     @property
     def differences(self) -> dict[tuple[str, str], float]:
-        """Synthetic minus true share of the cells of each attribute and kind of missing.
+        """Return the difference of the shares of cells of each attribute and kind of missing.
 
-        In [-1, 1]. A dict by (attribute name, kind). Private.
+        Returns
+        -------
+        dict of (str, str) to float
+            Synthetic minus true share, in [-1, 1], by attribute name and kind. Private.
         """
         return {
             (name, kind): self.synthetic_shares[name][kind] - share
@@ -613,17 +655,23 @@ class MissingnessByKind(Record):
 
     @property
     def mean_difference(self) -> float:
-        """Mean absolute difference of the shares of cells over all attributes and kinds of missing.
+        """Return the mean absolute difference of shares over all attributes and kinds of missing.
 
-        In [0, 1]. 0 if no cell may be without a value. Private.
+        Returns
+        -------
+        float
+            In [0, 1]. 0 if no cell may be without a value. Private.
         """
         return float(np.mean([abs(gap) for gap in self.differences.values()] or [0.0]))
 
     @property
     def max_difference(self) -> float:
-        """Largest absolute difference of the shares of cells of an attribute and kind of missing.
+        """Return the largest absolute difference of shares of an attribute and kind of missing.
 
-        In [0, 1]. 0 if no cell may be without a value. Private.
+        Returns
+        -------
+        float
+            In [0, 1]. 0 if no cell may be without a value. Private.
         """
         return max((abs(gap) for gap in self.differences.values()), default=0.0)
 

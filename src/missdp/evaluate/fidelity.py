@@ -91,6 +91,18 @@ class Fidelity(Record):
         Columns without a value in the truth. They are not compared, and have no two-way table.
     dates : dict of str to str
         Columns of dates, and the units since 1970 that their numbers count.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Examples
+    --------
+    >>> scores = {"two_way_deciles": 0.04}
+    >>> found = Fidelity(scores, ks={}, truth={}, synthetic={}, by_chance=0.02, rows=500)
+    >>> found.verdict.endswith("2.0 times as far.")
+    True
     """
 
     scores: dict[str, float]
@@ -106,11 +118,15 @@ class Fidelity(Record):
 
     @property
     def verdict(self) -> str:
-        """Sentence that compares the distance of the two tables with the distance by chance.
+        """Return a sentence that compares the distance of two tables with the distance by chance.
 
         The distance by chance is the distance of two samples of the true table. The distance is the
         mean total variation distance of two-way tables, with numbers cut at deciles of the truth.
-        Private.
+
+        Returns
+        -------
+        str
+            One or two sentences. Private.
         """
         far = self.scores["two_way_deciles"]
         ratio = far / self.by_chance if self.by_chance else math.inf * far
@@ -173,8 +189,8 @@ def fidelity(
         The declared domain of both tables. By default the schema of the first Table. Needed if
         neither is a Table. Its bins make no difference.
     max_rows : int, default 200000
-        A longer table is represented by a random sample of this number of rows. The sample is
-        always the same.
+        A longer table is represented by a random sample of this number of rows, at least 1. The
+        sample is always the same.
 
     Returns
     -------
@@ -424,8 +440,8 @@ def plot_columns(
         The declared domain of both tables. By default the schema of the first Table. Needed if
         neither is a Table.
     max_rows : int, default 200000
-        A longer table is represented by a random sample of this number of rows. The sample is
-        always the same.
+        A longer table is represented by a random sample of this number of rows, at least 1. The
+        sample is always the same.
 
     Raises
     ------
@@ -438,6 +454,18 @@ def plot_columns(
         If matplotlib is not installed.
     OutputError
         If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from missdp import Categorical
+    >>> schema = Schema((Categorical(name="sex", levels=("f", "m")),))
+    >>> one, two = pd.DataFrame({"sex": ["f", "m"]}), pd.DataFrame({"sex": ["f", "f"]})
+    >>> path = Path(tempfile.mkdtemp()) / "columns.svg"
+    >>> plot_columns(one, two, path, schema=schema)
+    >>> path.exists()
+    True
     """
     picture_format(path)
 

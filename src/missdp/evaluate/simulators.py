@@ -52,15 +52,35 @@ class MissingMechanism(Record, abstract=True):
     A cell that is not applicable never goes missing. Rates are shares of the other cells, and a
     cell that is not applicable weighs 0 as a deciding value. A cell that follows from the rest of
     its row by a rule of the schema is not missing, because every reader can compute it.
+
+    Notes
+    -----
+    The rows and the drawn cells stay private. A mechanism has no privacy guarantee of its own.
+
+    Examples
+    --------
+    >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
+    >>> table = Table.from_codes(schema, {"a": [0, 1] * 50})
+    >>> MCAR(rate=0.2).apply(table, random_state=0).schema.nullable
+    ('a',)
     """
 
     @property
     def row_independent(self) -> bool:
-        """Whether the missing cells of a row depend on that row alone, and not on other rows.
+        """Return whether the missing cells of a row depend on that row alone, not on other rows.
 
-        True only for mechanisms with declared parameters and independent draws (Mohapatra et al.
-        2024, Theorem 5.2). Weights or intercepts that are fitted to the table couple the rows. So
-        do exact numbers of missing cells.
+        Weights or intercepts that are fitted to the table couple the rows. So do exact numbers of
+        missing cells. Row independence is needed for a guarantee for the complete table.
+
+        Returns
+        -------
+        bool
+            True only for mechanisms with declared parameters and independent draws. Public.
+
+        References
+        ----------
+        Mohapatra, Zong, Kerschbaum, He (2024), "Differentially private data generation with missing
+        data", PVLDB 17(8), Theorem 5.2.
         """
         return False
 
@@ -79,7 +99,7 @@ class MissingMechanism(Record, abstract=True):
         Returns
         -------
         dict of str to float
-            A probability in [0, 1] for each attribute of the schema.
+            A probability in [0, 1] for each attribute of the schema. Public.
 
         Raises
         ------
@@ -107,7 +127,7 @@ class MissingMechanism(Record, abstract=True):
         Returns
         -------
         Condition
-            The largest probabilities of being observed, by attribute.
+            The largest probabilities of being observed, by attribute. Public.
 
         Raises
         ------
@@ -139,7 +159,7 @@ class MissingMechanism(Record, abstract=True):
         table : Table
             A complete table with n rows. Private.
         random_state : int, SeedSequence or Generator
-            Seed.
+            Seed, at least 0, or a source of seeds.
 
         Returns
         -------
@@ -153,6 +173,13 @@ class MissingMechanism(Record, abstract=True):
             If the table has missing cells already.
         ParameterError, SchemaError
             If a parameter does not fit the table.
+
+        Examples
+        --------
+        >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
+        >>> table = Table.from_codes(schema, {"a": [0, 1]})
+        >>> MCAR(rate=0.2).probabilities(table, random_state=0)["a"].tolist()
+        [0.2, 0.2]
         """
         return self._chances(table, np.random.default_rng(random_state))
 
@@ -177,7 +204,7 @@ class MissingMechanism(Record, abstract=True):
         table : Table
             A complete table. Private.
         random_state : int, SeedSequence or Generator
-            Seed of the draw.
+            Seed of the draw, at least 0, or a source of seeds.
 
         Returns
         -------
@@ -209,7 +236,7 @@ class MissingMechanism(Record, abstract=True):
         tables : iterable of Table
             Blocks of a complete table. Private.
         random_state : int, SeedSequence or Generator
-            Seed of the draw.
+            Seed of the draw, at least 0, or a source of seeds.
 
         Yields
         ------
@@ -259,6 +286,10 @@ class MCAR(MissingMechanism):
     DataError
         Raised by ``apply``, if the table has missing cells already.
 
+    References
+    ----------
+    Rubin (1976), "Inference and missing data", Biometrika 63(3).
+
     Examples
     --------
     >>> from missdp.evaluate import MCAR, missing_mask
@@ -279,10 +310,15 @@ class MCAR(MissingMechanism):
 
     @property
     def row_independent(self) -> bool:
-        """Whether the missing cells of a row depend on that row alone, and not on other rows.
+        """Return whether the missing cells of a row depend on that row alone, not on other rows.
 
-        True with ``rates="expected"``. False with ``rates="exact"``, because exact numbers of
-        missing cells couple the rows.
+        Row independence is needed for a guarantee for the complete table.
+
+        Returns
+        -------
+        bool
+            True with ``rates="expected"``. False with ``rates="exact"``, because exact numbers
+            of missing cells couple the rows. Public.
         """
         return self.rates == "expected"
 
@@ -395,9 +431,14 @@ class DeclaredMechanism(MissingMechanism):
 
     @property
     def row_independent(self) -> bool:
-        """Whether the missing cells of a row depend on that row alone, and not on other rows.
+        """Return whether the missing cells of a row depend on that row alone, not on other rows.
 
-        Always True for declared probabilities.
+        Row independence is needed for a guarantee for the complete table.
+
+        Returns
+        -------
+        bool
+            Always True for declared probabilities. Public.
         """
         return True
 
@@ -572,6 +613,9 @@ class MNAR(_Fitted):
     References
     ----------
     Muzellec, Josse, Boyer, Cuturi (2020), "Missing data imputation using optimal transport", ICML.
+
+    Mohapatra, Zong, Kerschbaum, He (2024), "Differentially private data generation with missing
+    data", PVLDB 17(8), for ``"hidden-drivers"``.
 
     Examples
     --------

@@ -31,6 +31,11 @@ class RuleViolations(Record):
         By the text of each rule, the number of rows that certainly violate it. Missing cells may
         leave the violation open, and the row is then not counted.
 
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
     Examples
     --------
     >>> found = RuleViolations(200, 3, {"start <= end": 2, "never a = 'x'": 1})
@@ -50,17 +55,24 @@ class RuleViolations(Record):
 
     @property
     def share(self) -> float:
-        """Share of the rows that certainly violate at least one rule, in [0, 1].
+        """Return the share of the rows that certainly violate at least one rule.
 
-        0 for a table without rows. Private unless the table is synthetic.
+        Returns
+        -------
+        float
+            In [0, 1]. 0 for a table without rows. Private unless the table is synthetic.
         """
         return self.broken_rows / max(self.rows, 1)
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of the rows that certainly violate each rule, in [0, 1], by the text of the rule.
+        """Return the share of the rows that certainly violate each rule.
 
-        0 for a table without rows. Private unless the table is synthetic.
+        Returns
+        -------
+        dict of str to float
+            Shares in [0, 1], by the text of the rule. 0 for a table without rows. Private
+            unless the table is synthetic.
         """
         return {text: count / max(self.rows, 1) for text, count in self.broken.items()}
 
@@ -77,7 +89,7 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
     Rules are public facts such as ``start <= end``. Frames and files are read without applying the
     rules, so no cell is corrected first. A row whose missing cells leave the violation open is not
     counted. If the table is private, it is for the curator only: the result is exact. Do not
-    publish it without a mechanism.
+    publish it without a mechanism (noise that is charged to a budget).
 
     Parameters
     ----------

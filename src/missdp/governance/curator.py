@@ -77,7 +77,8 @@ def curator_report(
     guarantee : Guarantee, optional
         Guarantee of the release, which the page shows.
     f1 : bool, default False
-        Whether to train classifiers on real and on synthetic rows, which is slow.
+        Whether to train classifiers on real and on synthetic rows, which is slow. It needs the
+        extra ``learners``.
     released : iterable of Path, default ()
         Released files. The report is not written into their folders.
 
@@ -92,6 +93,8 @@ def curator_report(
         If released files are in the folder, or the file cannot be written.
     MissingDependencyError
         If the extra ``report`` is not installed.
+    DataError, SchemaError
+        If a table cannot be read under the schema, or the tables have different attributes.
 
     Examples
     --------

@@ -62,10 +62,15 @@ class Started:
     request : str
         The id of the release, 32 hexadecimal digits. Nothing is charged or drawn under it again.
     lines : int
-        Number of lines about the table in the ledger, including the line of this charge.
+        Number of lines about the table in the ledger, including the line of this charge. At
+        least 1.
     head : str
         The SHA-256 of this line, 64 hexadecimal digits. Keep it outside the ledger, and pass it to
         `Ledger.verify` to detect a restored old copy.
+
+    Notes
+    -----
+    All fields are public, so they may be published with the release.
 
     Examples
     --------
@@ -112,6 +117,10 @@ class Purpose:
     ------
     ParameterError
         If ``purpose`` or ``ticket`` is not a printable text of one line.
+
+    Notes
+    -----
+    All fields must be public, since every user of the ledger can read them.
 
     Examples
     --------
@@ -162,6 +171,9 @@ class Ledger:
     The id of a charge is called a request. A request is first "started". This state is the charge,
     and is committed before any private row is read. The request is then "released" or "abandoned".
     A started request never starts again. Every line has the hash of the line before it.
+
+    *Privacy.* The ledger holds public facts, and released answers if `Ledger.finish` stores them.
+    It holds no private row. The sum of all charges never exceeds the budget.
 
     Examples
     --------
@@ -334,6 +346,14 @@ class Ledger:
             If the ledger has no budget of this name, or a text is invalid.
         LedgerError
             If the database cannot be read, or was changed.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
+        >>> ledger.create("patients-2026", epsilon=1.0)
+        >>> ledger.budget("patients-2026", purpose="annual report").remaining_epsilon
+        1.0
         """
         from missdp.governance.ledger_budget import LedgerBudget
 
@@ -351,7 +371,8 @@ class Ledger:
         Raises
         ------
         LedgerError
-            If the release was not charged, or has ended.
+            If the release was not charged, or has ended. Also if the database cannot be
+            written.
         """
         self._end(request, "abandoned", {})
 
@@ -370,7 +391,7 @@ class Ledger:
         request : str
             The id of the release, as `start` returned it.
         output : str
-            The SHA-256 of the output.
+            The SHA-256 of the output, 64 hexadecimal digits.
         conditions : iterable of Condition, default ()
             Conditions of the guarantee of the release.
         answer : mapping, optional
@@ -379,7 +400,8 @@ class Ledger:
         Raises
         ------
         LedgerError
-            If the release was not charged, or has ended.
+            If the release was not charged, or has ended. Also if the database cannot be
+            written.
         ParameterError
             If ``output`` is not a printable text of one line.
         """
@@ -469,8 +491,8 @@ class Ledger:
         Returns
         -------
         Row
-            The facts, the charged amounts, and the number and hash of the last line about the
-            table.
+            The facts, the charged amounts in the privacy measure of the budget, and the number
+            and hash of the last line about the table. Public.
 
         Raises
         ------
@@ -488,8 +510,8 @@ class Ledger:
         Returns
         -------
         dict of str to Row
-            A table's budget precedes its parts. A state has the fixed facts and the charged
-            amounts.
+            State by the name of the budget. A table's budget precedes its parts. A state has
+            the fixed facts and the charged amounts. Public.
 
         Raises
         ------
@@ -514,7 +536,7 @@ class Ledger:
         Returns
         -------
         bool
-            False if the ledger does not exist.
+            True if the line exists. False if the ledger or the line does not exist.
 
         Raises
         ------
@@ -529,7 +551,7 @@ class Ledger:
 
     @property
     def is_absent(self) -> bool:
-        """Return whether no ledger exists at the URL. `Ledger.create` makes one.
+        """Return whether no ledger database exists at the URL. `Ledger.create` makes one.
 
         Returns
         -------
@@ -549,7 +571,8 @@ class Ledger:
         Returns
         -------
         list of dict
-            The facts of each line, such as ``request``, ``state``, ``who`` and ``budget``.
+            The facts of each line, such as ``request``, ``state``, ``who`` and ``budget``,
+            oldest first. Public, and released answers.
 
         Raises
         ------
@@ -573,8 +596,8 @@ class Ledger:
         Returns
         -------
         list of dict
-            The facts of each charge, such as ``request``, ``who``, ``cost`` and ``events``, in
-            order.
+            The facts of each charge, such as ``request``, ``who``, ``cost`` and ``events``,
+            oldest first. Public.
 
         Raises
         ------
@@ -648,7 +671,7 @@ class Ledger:
         Returns
         -------
         dict of str to (int, str)
-            For each table the number of lines and the last hash.
+            For each table the number of lines and the SHA-256 of the last line. Public.
 
         Raises
         ------
@@ -700,13 +723,21 @@ class Ledger:
         -------
         bool
             True if both name one database.
+
+        Raises
+        ------
+        ParameterError
+            If ``url`` is not the URL of a ledger.
         """
         from missdp.governance.store import ledger_address
 
         return ledger_address(url) == self._address
 
     def close(self) -> None:
-        """Close the database connections of this process. The next call opens another."""
+        """Close the database connections of this process to a ledger.
+
+        The next call of a method opens another connection. Nothing is charged or lost.
+        """
         self._store.close()
 
     def _row(self, run: Transaction, name: str) -> Row:

@@ -53,6 +53,11 @@ class LedgerBudget(Filter):
     LedgerError
         If the database cannot be read, or was changed.
 
+    Notes
+    -----
+    All releases that are charged to the budget are private within its total, in all processes
+    together.
+
     Examples
     --------
     >>> import tempfile
@@ -89,7 +94,7 @@ class LedgerBudget(Filter):
         Returns
         -------
         tuple of Event
-            In the order of the charges, with charges of parts of the budget.
+            In the order of the charges, with charges of parts of the budget. Public.
 
         Raises
         ------
@@ -109,8 +114,9 @@ class LedgerBudget(Filter):
         Returns
         -------
         Cost
-            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP, rounded down. For a
-            part, the rest of the table's budget also limits it.
+            An amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP, at least 0 and
+            rounded down. For a part, the remaining amount of the table's budget also limits it.
+            It may be published.
 
         Raises
         ------
@@ -128,7 +134,7 @@ class LedgerBudget(Filter):
         Returns
         -------
         float
-            At least 0.
+            In epsilon, at least 0. It may be published.
 
         Raises
         ------
@@ -149,8 +155,9 @@ class LedgerBudget(Filter):
         Returns
         -------
         Guarantee
-            Guarantee with the total epsilon and delta of the budget, even if less was charged. It
-            has the conditions of all charges. Epsilon and delta are 0 before the first charge.
+            Guarantee with the total epsilon and delta of the budget, even if less was charged.
+            It has the conditions of all charges. Epsilon and delta are 0 before the first
+            charge. Public.
 
         Raises
         ------
@@ -196,6 +203,8 @@ class LedgerBudget(Filter):
             If this process is a fork of the process that opened the budget.
         LedgerError
             If the database cannot be read.
+        ParameterError
+            If an argument is not an `Event`.
         """
         self.check_process()
         cost, failure = self._facts.price(events)
@@ -221,6 +230,8 @@ class LedgerBudget(Filter):
         ------
         LedgerError
             If the database cannot be read.
+        ParameterError
+            If epsilon is negative or not a finite number.
 
         Examples
         --------
@@ -241,6 +252,8 @@ class LedgerBudget(Filter):
 
     def pays_for(self, ledger: str) -> bool:
         """Return whether a charge to this budget is charged to a named budget of a ledger, too.
+
+        A ledger is a database of budgets (`missdp.governance.Ledger`).
 
         Parameters
         ----------

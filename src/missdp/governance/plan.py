@@ -40,7 +40,7 @@ class Planned(Record):
     Parameters
     ----------
     epsilon, delta : float
-        Privacy parameters of the fit.
+        Privacy parameters of the fit: epsilon above 0, and delta in [0, 1).
     one_way, two_way : float
         Standard deviation, in rows, of the noise of a count in a one-way table and in the median
         two-way table. NaN if the synthesizer measures no such table, or does not state its noise.
@@ -64,6 +64,22 @@ class Planned(Record):
     rehearsed : bool, default True
         Whether a fit with this epsilon was rehearsed on simulated rows. If not, its values follow
         from the fits with the nearest epsilons and from the noise of each epsilon.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Notes
+    -----
+    The object is public: it depends on no private row.
+
+    Examples
+    --------
+    >>> noise = {"one_way": 3.0, "two_way": 8.0, "fitted": 0.05, "clear": 0.1, "seconds": 2.0}
+    >>> shares = {"swamped": {"uniform": 0.1}, "widths": {"age": 0.9}, "ground_truth": None}
+    >>> Planned(epsilon=1.0, delta=1e-6, **noise, **shares).widths["age"]
+    0.9
     """
 
     epsilon: float
@@ -110,6 +126,15 @@ class Plan(Record):
         report it.
     planned : tuple of Planned, default ()
         The expected accuracy of each epsilon, in the order of the grid.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Notes
+    -----
+    The object is public: it depends on no private row.
 
     Examples
     --------
@@ -235,19 +260,21 @@ def plan(
     schema : Schema
         Public facts about the columns.
     rows : int
-        Declared number of rows. A rough number is enough.
+        Declared number of rows, at least 1. A rough number is enough.
     missing : mapping of str to float, optional
-        Declared share of missing cells by attribute, from 0 to 1. By default no cell is missing.
+        Declared share of missing cells by attribute, from 0 and below 1. By default no cell is
+        missing.
     spreads : mapping of str to float, optional
-        Declared standard deviations of numeric attributes, in their units. The attribute gets a
-        beta distribution, which is nearly normal if its bounds are far from its mean.
+        Declared standard deviations of numeric attributes, above 0, in their units. The
+        attribute gets a beta distribution, which is nearly normal if its bounds are far from
+        its mean.
     marginals : {"uniform", "zipf"}, default "uniform"
         Assumed frequencies of levels, and of bins of other numeric attributes: equal, or as 1, 1/2,
         1/3 and so on.
     mean_weight : float, optional
-        Declared mean of the survey weights, for a schema with a weight.
+        Declared mean of the survey weights, for a schema with a weight. Above 0.
     epsilons : iterable of float, default (0.5, 1, 2)
-        The grid of epsilons.
+        The grid of epsilons, at least one, each above 0.
     method : str, optional
         Name of the synthesizer, by default the default of ``missdp synthesize``.
     means : iterable of str, or mapping of str to float, optional

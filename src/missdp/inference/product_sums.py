@@ -384,20 +384,45 @@ def number_covariances(
 class Products(Record):
     """Released sums over rows of clipped blocks, and of the products of every two blocks.
 
+    `missdp.session.RowProducts` is the query, and this object the value of its measurement. Each
+    row was multiplied by a factor, so that its vector is at most the clip norm long. All sums have
+    discrete Gaussian noise.
+
     Parameters
     ----------
-    blocks : mapping of str to array of float
-        The blocks of the plan, rounded to the grid.
-    single : mapping of str to array of float
-        For each attribute, the sum of its blocks over rows.
-    pairs : mapping of (str, str) to array of float
-        For every two attributes, the earlier one first, the sum of the products of their blocks.
+    blocks : mapping of str to ndarray of float, each of shape (n_codes, width)
+        For each attribute the block of each code, as the query states it, rounded to the grid.
+        Public.
+    single : mapping of str to ndarray of float, each of shape (width,)
+        For each attribute, the noisy sum of its blocks over rows, in units of rows. Released.
+    pairs : mapping of (str, str) to ndarray of float, each of shape (first_width, second_width)
+        For every two attributes, the earlier one first, the noisy sum of the products of their
+        blocks. In units of rows. Released.
     std : float
-        Standard deviation of the noise of each number of ``pairs``.
+        Standard deviation of the noise of each number of ``pairs``, in units of rows.
     single_std : float
-        Standard deviation of the noise of each number of ``single`` and ``extra_features``.
-    extra_blocks, extra_features : mapping of str to array of float
-        The extra features of the plan, rounded to the grid, and their sums.
+        Standard deviation of the noise of each number of ``single`` and ``extra_features``, in
+        units of rows.
+    extra_blocks, extra_features : mapping of str to ndarray of float, default {}
+        The extra numbers of each code, shape ``(n_codes, width)``, rounded to the grid. Then
+        their noisy sums over rows, shape ``(width,)``.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Notes
+    -----
+    All values are released or public, so the object may be published.
+
+    Examples
+    --------
+    >>> blocks = {"sex": np.eye(2), "ill": np.array([[-0.5], [0.5]])}
+    >>> single = {"sex": np.array([51.0, 48.0]), "ill": np.array([-20.0])}
+    >>> pairs = {("sex", "ill"): np.array([[-12.0], [-8.0]])}
+    >>> Products(blocks, single, pairs, std=2.0, single_std=2.0).pairs["sex", "ill"].shape
+    (2, 1)
     """
 
     blocks: Mapping[str, Floats]

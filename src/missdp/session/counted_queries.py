@@ -185,6 +185,11 @@ class Marginal(CountQuery):
     clique : tuple of str
         Names of the attributes. Empty: the number of counted rows.
 
+    Notes
+    -----
+    The query is public, and releases nothing by itself. A session charges for the noise before it
+    counts. The sensitivity is 1 in L1 and L2 norm, under add-remove adjacency.
+
     Examples
     --------
     >>> Marginal(("age", "sex")).label
@@ -216,14 +221,15 @@ class Marginal(CountQuery):
         Returns
         -------
         str
-            For example ``"marginal age x sex"``.
+            For example ``"marginal age x sex"``. It is ``"number of counted rows"`` without
+            attributes. Public.
         """
         return "marginal " + " x ".join(self.clique) if self.clique else "number of counted rows"
 
     def exact(self, rows: CountedRows) -> Ints:
         """Return the exact number of rows with each combination of values.
 
-        Only a session calls it, after the charge.
+        Only a session calls it, after the charge. No noise is added yet.
 
         Parameters
         ----------
@@ -233,7 +239,8 @@ class Marginal(CountQuery):
         Returns
         -------
         ndarray of int64
-            Counts with one axis for each attribute, in units of ``1 / steps`` rows. Private.
+            Counts with one axis for each attribute, in units of ``1 / steps`` rows. ``steps``
+            is 1 unless rows have survey weights (`CountedFacts.steps`). Private.
         """
         return rows.counts_of(self.clique)
 
@@ -252,17 +259,24 @@ class Tree(CountQuery):
     name : str
         Name of the attribute.
     size : int
-        Number of levels of the attribute.
+        Number of levels of the attribute, at least 2.
     levels : sequence of int
-        Depths of the tree that are counted. Depth 1 is the halves (``missdp.inference.dyadic``).
-    within : (int, int)
-        The first level of the tree, and the first level after it. Outer levels count as the nearest
-        level inside.
+        Depths of the tree that are counted, from 1 (two halves) to the depth of single levels.
+        See ``missdp.inference.dyadic``.
+    within : tuple of (int, int)
+        Position of the first level of the tree, and of the first level after it. Outer levels
+        count as the nearest level inside.
 
     Raises
     ------
     ParameterError
-        If the tree has fewer than two levels of the attribute, or lacks a depth.
+        If ``within`` has fewer than two levels of the attribute, or the tree lacks a depth.
+
+    Notes
+    -----
+    The query is public, and releases nothing by itself. A session charges for the noise before it
+    counts. The sensitivity is L in L1 norm and the root of L in L2 norm, under add-remove
+    adjacency.
 
     Examples
     --------
@@ -302,7 +316,7 @@ class Tree(CountQuery):
         Returns
         -------
         str
-            For example ``"tree age"``.
+            For example ``"tree age"``. Public.
         """
         return f"tree {self.name}"
 
@@ -337,7 +351,8 @@ class Tree(CountQuery):
         -------
         ndarray of int64, shape (n_intervals,)
             Counts of all intervals, one depth after the other, in units of ``1 / steps`` rows.
-            Private.
+            Depth d has ``2**d`` intervals. ``steps`` is 1 unless rows have survey weights
+            (`CountedFacts.steps`). Private.
         """
         cells, (start, stop) = rows.counts_of((self.name,))[: self.size], self.within
         place = np.clip(np.arange(len(cells)), start, stop - 1) - start

@@ -130,7 +130,8 @@ class CountedFacts:
         Returns
         -------
         bool
-            Public: it follows from schema and strategy.
+            True if every row is counted, with or without missing cells. Public: it follows from
+            schema and strategy.
         """
         return self.strategy.implies_total(clique, self.schema)
 
@@ -143,7 +144,8 @@ class CountedFacts:
         Returns
         -------
         bool
-            Public: it follows from schema and strategy.
+            True if all tables of counts have an equal total. Public: it follows from schema and
+            strategy.
         """
         return self.strategy.every_row_counts(self.schema)
 
@@ -160,6 +162,11 @@ class LevelMerge:
     groups : mapping of str to ndarray of int64, shape (n_levels,)
         For each attribute the group of each level, from 0 to the number of groups less 1. The
         arrays are copied when the change is applied.
+
+    Notes
+    -----
+    Each row is changed by itself, so neighbouring tables stay neighbours and the change costs
+    nothing.
 
     Examples
     --------
@@ -186,6 +193,19 @@ class Recoding:
         counted singly before need not be counted again.
     fine_schema : Schema, optional
         A schema with narrower bins, for a later change `FineCodes`.
+
+    Notes
+    -----
+    Each row is changed by itself, so neighbouring tables stay neighbours and the change costs
+    nothing.
+
+    Examples
+    --------
+    >>> from missdp.schema import Numeric, Schema
+    >>> schema = Schema((Numeric(name="age", lower=0, upper=100, bins=2),))
+    >>> change = Recoding(schema, {"age": np.array([0, 0, 1, 1])})  # four bins before
+    >>> change.cells["age"].tolist()
+    [0, 0, 1, 1]
     """
 
     schema: Schema
@@ -198,6 +218,22 @@ class FineCodes:
     """Change of private rows that codes them by the narrower bins of an earlier `Recoding`.
 
     Pass it to `Session.apply`. It needs a `Recoding` with a ``fine_schema``.
+
+    Notes
+    -----
+    Each row is changed by itself, so neighbouring tables stay neighbours and the change costs
+    nothing.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> from missdp.sources import MemorySource, strategy_named
+    >>> rows = CountedRows.from_source(MemorySource(yrbss().table()), strategy_named("joint"))
+    >>> coded = rows.changed(Recoding(rows.facts.schema, {}, fine_schema=rows.facts.schema), None)
+    >>> rows.facts.has_fine_codes, coded.facts.has_fine_codes
+    (False, True)
+    >>> coded.changed(FineCodes(), None).facts.has_fine_codes
+    False
     """
 
 
@@ -222,11 +258,15 @@ class CountedRows:
     unit_sums : ndarray of int64, shape (2,), optional
         The exact answer of the query `UnitSums`. Private.
     fine : CountedRows, optional
-        The rows with narrower bins, for the change `FineCodes`.
-    scores : dict
-        Exact scores that were computed before. Private.
-    counted_kinds : dict
-        Exact counts of missing cells by kind that were computed before. Private.
+        The rows with narrower bins, for the change `FineCodes`. Private.
+    scores : dict, default {}
+        Exact scores that were computed before, by type of query. Private.
+    counted_kinds : dict, default {}
+        Exact counts of missing cells by kind that were computed before, by clique. Private.
+
+    Notes
+    -----
+    The object releases nothing. It holds exact values, so it must not be published.
 
     Examples
     --------
@@ -266,14 +306,14 @@ class CountedRows:
         strategy : Strategy
             Strategy for rows with missing cells.
         declared_rows : int, optional
-            Number of rows, if it was declared public.
-        unit_sums : ndarray, optional
+            Number of rows, at least 0, if it was declared public.
+        unit_sums : ndarray of int64, shape (2,), optional
             The exact answer of `UnitSums`, if the source identifies units. Private.
 
         Returns
         -------
         CountedRows
-            Rows for a `Session`. Nothing is read before the first count.
+            Private rows for a `Session`. Nothing is read before the first count.
 
         Raises
         ------
@@ -338,12 +378,15 @@ class CountedRows:
         Returns
         -------
         Release
-            Public facts alone decide. Nothing is read or charged.
+            The accounting event, the noise and the exact computation. Public facts alone
+            decide. Nothing is read or charged.
 
         Raises
         ------
         ParameterError
             If the query is of another type (subclasses included), or the rows cannot answer it.
+        UnprovenError
+            If a `Selection` states a smaller sensitivity than the scores have.
         """
         if type(query) not in QUERIES:  # a subclass could state another sensitivity
             types = ", ".join(kind.__name__ for kind in QUERIES)
@@ -389,6 +432,8 @@ class CountedRows:
     def refuse_unknown(self, clique: Iterable[str]) -> None:
         """Raise an error for names that are not attributes of the schema.
 
+        Public facts alone decide. No row is read.
+
         Parameters
         ----------
         clique : iterable of str
@@ -397,7 +442,7 @@ class CountedRows:
         Raises
         ------
         ParameterError
-            If the schema lacks a name.
+            If the schema lacks a name. The message quotes the name.
         """
         if unknown := {*clique} - {*self.facts.schema.names}:
             raise ParameterError(f"there is no attribute {min(unknown)!r}")
@@ -413,7 +458,8 @@ class CountedRows:
         Returns
         -------
         frozenset of str
-            Attributes whose values rules may fill are not included. Public.
+            Names of attributes. Attributes whose values rules may fill are not included.
+            Public.
         """
         if clique is None:
             return frozenset()
@@ -448,8 +494,13 @@ class CountedRows:
         Returns
         -------
         ndarray of int64
-            Counts in the shape of ``facts.shape(clique)``, in units of ``1 / facts.steps`` rows.
-            Private.
+            Counts in the shape of ``facts.shape(clique)``, in units of ``1 / facts.steps`` rows
+            (1 row, unless rows have survey weights). Private.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be read, or do not fit the schema.
         """
         return next(self.count([clique]))[1]
 
@@ -470,12 +521,19 @@ class CountedRows:
         counts : ndarray of int64
             Counts in the shape of ``facts.shape(clique)``, in units of ``1 / facts.steps`` rows.
             Private.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be read, or do not fit the schema.
         """
         for clique, counts in self.counts.count(cliques):
             yield clique, check_counts(counts, self.facts.shape(clique))
 
     def in_rows(self, counts: Ints) -> NDArray[Any]:
         """Return exact counts in units of rows, also if rows have survey weights.
+
+        Survey weights are stored as whole parts of a row, of which ``facts.steps`` make one row.
 
         Parameters
         ----------
@@ -484,8 +542,9 @@ class CountedRows:
 
         Returns
         -------
-        ndarray
-            The counts divided by ``facts.steps``, of equal shape. Private.
+        ndarray of int64 or float64
+            The counts divided by ``facts.steps``, of equal shape: int64 without weights,
+            otherwise float64. Private.
         """
         return counts if self.facts.steps == 1 else counts / self.facts.steps
 
@@ -503,7 +562,13 @@ class CountedRows:
         Returns
         -------
         ndarray of int64, shape (n_kinds,)
-            Plainly missing cells first. Private.
+            Number of missing cells of each kind, in units of ``1 / facts.steps`` rows. Plainly
+            missing cells come first. Private.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be read, or do not fit the schema.
         """
         modelled, full = self.facts.modelled, self.facts.modelled.full_schema
         if (name,) not in self.counted_kinds:  # all in one pass
@@ -522,12 +587,13 @@ class CountedRows:
         change : LevelMerge, Recoding, FineCodes or row function
             The change. A row function has a registered type and fills every missing cell.
         rng : callable
-            Function that returns a generator, from which a row function draws values.
+            Function without parameters that returns a generator of NumPy, from which a row
+            function draws values.
 
         Returns
         -------
         CountedRows
-            The changed rows. Nothing is read now.
+            The changed rows. Private. Nothing is read now.
 
         Raises
         ------

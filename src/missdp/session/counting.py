@@ -65,7 +65,8 @@ class MarginalSource(Protocol):
     Notes
     -----
     Adding or removing one row changes each table of counts by at most 1 in one cell (L1 and L2
-    sensitivity 1), missing cells or not.
+    sensitivity 1), missing cells or not. A source charges nothing. A `Session` charges the budget
+    before it calls ``counts``.
     """
 
     @property
@@ -97,7 +98,8 @@ class MarginalSource(Protocol):
         Returns
         -------
         dict of tuple of str to array of int64
-            One array for each distinct clique. Private.
+            One array for each distinct clique, in rows (in fractions of a row with survey
+            weights). Private.
 
         Raises
         ------

@@ -41,6 +41,16 @@ class Dependences(Scores):
     cliques : tuple of tuple of str
         The candidates: parents first, the child last. Public, or chosen from releases.
 
+    Notes
+    -----
+    The query is public, and releases nothing by itself. A session charges the epsilon of the
+    selection before it counts. The bound on the change of a score holds under add-remove adjacency.
+
+    References
+    ----------
+    Zhang, Cormode, Procopiuc, Srivastava, Xiao (2017), "PrivBayes: private data release via
+    Bayesian networks", ACM Transactions on Database Systems 42(4).
+
     Examples
     --------
     >>> Dependences((("age", "sex"),)).sensitivity(float("inf"))
@@ -77,7 +87,7 @@ class Dependences(Scores):
         Returns
         -------
         float
-            2.00001, in rows. The proof is at ``missdp.session.dependences.dependence``.
+            2.00001, in rows. Public. The proof is at ``missdp.session.dependences.dependence``.
         """
         del norm
         return DEPENDENCE_SENSITIVITY

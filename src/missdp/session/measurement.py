@@ -27,7 +27,8 @@ class Total(Record):
     value : float
         The number of rows. Released, or declared public. It may be negative if noise is large.
     variance : float
-        Variance of the noise, in squared rows. 0 if the number was declared public.
+        Variance of the noise, in squared rows, at least 0. It is 0 if the number was declared
+        public.
 
     Examples
     --------
@@ -45,7 +46,7 @@ class Total(Record):
         Returns
         -------
         float
-            In rows. 0 if the number was declared public.
+            In rows, at least 0. It is 0 if the number was declared public. Public.
         """
         return math.sqrt(self.variance)
 
@@ -59,7 +60,7 @@ class Measurement:
     Attributes
     ----------
     value : object
-        The released answer, for example an array of noisy counts.
+        The released answer, for example an array of noisy counts in rows.
     mechanism : object
         The mechanism that drew the value, with the scale of its noise.
     event : Event

@@ -75,7 +75,17 @@ class Noise:
     Raises
     ------
     ParameterError
-        If the kind is unknown, or the scale is out of range.
+        If the kind is unknown, or ``scale`` or ``scale * steps`` is out of range.
+
+    Notes
+    -----
+    The noise has exactly the stated discrete distribution. With sensitivity s, Laplace noise costs
+    ``s / scale`` in pure epsilon. Gaussian noise costs ``s**2 / (2 scale**2)`` in rho of zCDP.
+    Sensitivities hold under add-remove adjacency.
+
+    References
+    ----------
+    Canonne, Kamath, Steinke (2020), "The discrete Gaussian for differential privacy", NeurIPS.
 
     Examples
     --------
@@ -94,7 +104,7 @@ class Noise:
 
     @classmethod
     def from_cost(cls, cost: Cost, *, sensitivity: float = 1.0) -> Noise:
-        """Return the least noise with which the release of counts costs at most a given amount.
+        """Return the smallest noise with which a release of counts costs at most a given amount.
 
         Parameters
         ----------
@@ -102,13 +112,13 @@ class Noise:
             The cost of the release. Pure epsilon gives Laplace noise, and zCDP and Gaussian DP give
             Gaussian noise.
         sensitivity : float, default 1.0
-            Largest change of the counts by one row, in L1 norm for a cost in pure epsilon,
-            otherwise in L2 norm.
+            Largest change of the counts by one row, in rows, above 0. In L1 norm for a cost in
+            pure epsilon, otherwise in L2 norm.
 
         Returns
         -------
         Noise
-            The noise, in rows.
+            The noise, with its scale in rows. Public.
 
         Raises
         ------
@@ -136,7 +146,7 @@ class Noise:
         Returns
         -------
         float
-            1 for Laplace noise, 2 for Gaussian noise.
+            1 for Laplace noise (L1), 2 for Gaussian noise (L2). Public.
         """
         return 1 if self.kind == "laplace" else 2
 
@@ -148,6 +158,7 @@ class Noise:
         -------
         float
             In squared rows: twice the squared Laplace scale, or the squared Gaussian sigma.
+            Public. It is the variance of continuous noise, which is close for scales from 1 on.
         """
         return 2 * self.scale**2 if self.kind == "laplace" else self.scale**2
 
@@ -158,7 +169,7 @@ class Noise:
         Returns
         -------
         float
-            In rows.
+            In rows. Public.
         """
         return math.sqrt(self.variance)
 
@@ -169,7 +180,7 @@ class Noise:
         Returns
         -------
         float
-            In rows.
+            In rows: the Laplace scale, or ``sqrt(2 / pi)`` times the Gaussian sigma. Public.
         """
         return self.scale if self.kind == "laplace" else math.sqrt(2 / math.pi) * self.scale
 
@@ -184,7 +195,7 @@ class Noise:
         Returns
         -------
         float
-            In rows, including one row for the discreteness of the noise.
+            In rows, including one row for the discreteness of the noise. Public.
         """
         from scipy.special import ndtri
 
@@ -222,7 +233,9 @@ class Noise:
         return noisy if self.steps == 1 else np.rint(noisy / self.steps).astype(np.int64)
 
     def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
-        """Return the accounting event of a release of counts with this noise.
+        """Return the accounting event of a release of counts with Laplace or Gaussian noise.
+
+        Nothing is read or charged.
 
         Parameters
         ----------
@@ -268,7 +281,7 @@ class Selection:
     epsilon : float
         Pure epsilon of the selection, above 0.
     sensitivity : float
-        Largest change of a score by one row, above 0.
+        Largest change of a score by one row, in the unit of the scores, above 0.
     method : {"exponential", "permute-and-flip"}, default "exponential"
         ``"exponential"``: Gumbel noise. The range of the privacy loss is bounded, which costs less
         in zCDP and in Gaussian DP than an arbitrary epsilon-DP mechanism. ``"permute-and-flip"``:
@@ -279,6 +292,19 @@ class Selection:
     ------
     ParameterError
         If the method is unknown, or a number is out of range.
+
+    Notes
+    -----
+    The selection is epsilon-DP under the adjacency for which the sensitivity holds. A session
+    charges epsilon before scores are computed.
+
+    References
+    ----------
+    Durfee, Rogers (2019), "Practical differentially private top-k selection with pay-what-you-get
+    composition", NeurIPS, for the bounded range.
+
+    McKenna, Sheldon (2020), "Permute-and-flip: a new mechanism for differentially private
+    selection", NeurIPS.
 
     Examples
     --------
@@ -305,18 +331,21 @@ class Selection:
         Returns
         -------
         float
-            2 * sensitivity / epsilon in the unit of the scores, rounded up so that the stated
-            epsilon holds.
+            ``2 * sensitivity / epsilon`` in the unit of the scores, rounded up so that the
+            stated epsilon holds. Public.
         """
         return scale_for(self.sensitivity, self.epsilon, count=2)
 
     def event(self, sensitivity: float, *, required: Iterable[str] | None, label: str) -> Event:
-        """Return the accounting event of a selection among candidates.
+        """Return the accounting event of a private selection of one candidate by its noisy score.
+
+        Nothing is read or charged.
 
         Parameters
         ----------
         sensitivity : float
-            Largest change of a score by one row.
+            Largest change of a score by one row, in the unit of the scores. At most the
+            sensitivity of the selection.
         required : iterable of str or None
             Attributes that a row must have observed to be read. None: every row is read.
         label : str

@@ -335,7 +335,13 @@ class NoiseSource:
     Parameters
     ----------
     words : callable
-        Function from a number to an array of this many independent random 64-bit words.
+        Function from a number to an array of uint64 with this many independent random 64-bit
+        words.
+
+    Notes
+    -----
+    A source holds no private values. The guarantee of a release rests on the secrecy of its random
+    bits.
 
     Examples
     --------
@@ -392,6 +398,11 @@ class NoiseSource:
         -------
         numpy.random.Generator
             The generator, for example for drawing synthetic rows.
+
+        Raises
+        ------
+        NotImplementedError
+            In this base class. Each subclass defines the method.
         """
         raise NotImplementedError
 
@@ -403,14 +414,15 @@ class NoiseSource:
         Parameters
         ----------
         scale : float
-            Above 0, at most 2**40.
+            Scale of the noise, above 0, at most 2**40. A count of rows has a scale in rows.
         size : int or tuple of int
             Shape of the result.
 
         Returns
         -------
         ndarray of int64
-            Independent draws.
+            Independent draws in the shape ``size``. They are noise, and must not be released
+            apart from the answer.
 
         Raises
         ------
@@ -427,19 +439,24 @@ class NoiseSource:
         Parameters
         ----------
         sigma : float
-            Above 0, at most 2**40.
+            Parameter of the noise, close to its standard deviation. Above 0, at most 2**40.
         size : int or tuple of int
             Shape of the result.
 
         Returns
         -------
         ndarray of int64
-            Independent draws.
+            Independent draws in the shape ``size``. They are noise, and must not be released
+            apart from the answer.
 
         Raises
         ------
         ParameterError
             If sigma is out of range.
+
+        References
+        ----------
+        Canonne, Kamath, Steinke (2020), "The discrete Gaussian for differential privacy", NeurIPS.
         """
         return _draw("gaussian", check_scale("sigma", sigma), size, self._words)
 
@@ -468,6 +485,11 @@ class NoiseSource:
             If there is no score, or the scale or the method is invalid.
         DataError
             If a score is not finite.
+
+        References
+        ----------
+        McKenna, Sheldon (2020), "Permute-and-flip: a new mechanism for differentially private
+        selection", NeurIPS.
         """
         check_choice("method", method, get_args(SelectionMethod))
         values, scale = _check_scores(scores), check_scale("scale", scale)
@@ -483,7 +505,7 @@ class NoiseSource:
             The probability, in [0, 1]. It is rounded down to a multiple of 2**-64. Floats from
             2**-11 on are such multiples.
         count : int
-            Number of coins.
+            Number of coins, at least 0.
 
         Returns
         -------
@@ -508,6 +530,10 @@ class SecureNoise(NoiseSource):
     exponential mechanism) or exponential noise (permute-and-flip) to scores. Random bits are
     fetched for each call and never stored. So forked processes, threads and pickled copies share no
     bits. The duration of a draw is not hidden.
+
+    Notes
+    -----
+    Releases with this noise have no further condition in their guarantee.
 
     Examples
     --------
@@ -538,7 +564,8 @@ class SeededNoise(NoiseSource):
     Parameters
     ----------
     seed : int or numpy.random.Generator
-        Two sources with equal integer seeds draw equal numbers.
+        A seed, at least 0, or a generator. Two sources with equal integer seeds draw equal
+        numbers.
 
     Examples
     --------

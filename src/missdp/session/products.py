@@ -100,6 +100,11 @@ class RowProducts(Record):
     ParameterError
         If a number is out of range, or a block is not a table of numbers.
 
+    Notes
+    -----
+    One row changes the vector of all sums by at most the clip norm in L2, under add-remove
+    adjacency. A session charges the cost before it reads rows. The released sums are noisy.
+
     Examples
     --------
     >>> blocks = {"sex": np.eye(2), "age": np.array([[-0.5], [0.0], [0.5]])}
@@ -139,8 +144,9 @@ class RowProducts(Record):
         Raises
         ------
         ParameterError
-            If ``mechanism`` is not a `Cost`, or is in pure epsilon. If the blocks do not fit the
-            codes of the rows, or there are too many sums.
+            If ``mechanism`` is not a `Cost`, or is in pure epsilon. If the blocks do not fit
+            the codes of the rows, or there are too many sums. If the source of the rows cannot
+            add up row weights.
         """
         if not isinstance(mechanism, Cost):
             raise ParameterError("sums of products are released for a cost")
@@ -159,7 +165,7 @@ class RowProducts(Record):
         Parameters
         ----------
         codes : mapping of str to int
-            Number of possible codes of each attribute.
+            Number of possible codes of each attribute, "missing" included.
         cost : Cost
             Cost of the release, in zCDP or Gaussian DP.
         steps : int, default 1
@@ -170,7 +176,8 @@ class RowProducts(Record):
         Returns
         -------
         object
-            The sums, which count exactly and read noisy sums. Public until they count.
+            Sums with the method ``exact``, whose result is private, and ``read``, which returns
+            a `Products`. Public until rows are counted.
 
         Raises
         ------

@@ -45,6 +45,11 @@ class RowWeight:
     extra_squares : mapping of str to array of int64, each of shape (n_codes,), optional
         For the attributes that have extra numbers, their squared length for each code.
 
+    Notes
+    -----
+    The parameters are public or released. The weight of a row depends on this row alone, and is
+    private.
+
     Examples
     --------
     >>> squares = {"a": np.array([4, 0]), "b": np.array([9, 1])}
@@ -66,7 +71,7 @@ class RowWeight:
         Returns
         -------
         tuple of str
-            Public.
+            Names of attributes, in the order of ``squares``. Public.
         """
         return tuple(self.squares)
 
@@ -93,13 +98,18 @@ class RowWeight:
 
         Parameters
         ----------
-        codes : mapping of str to ndarray of int64
+        codes : mapping of str to ndarray of int64, each of shape (n_other_codes,)
             For each attribute, the present code of each code of the other coding.
 
         Returns
         -------
         RowWeight
-            Equal weights for equal rows.
+            A function that gives each row an equal weight under the other coding. Public.
+
+        Raises
+        ------
+        KeyError
+            If ``codes`` lacks an attribute.
         """
         squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
         extra = {name: lengths[codes[name]] for name, lengths in self.extra_squares.items()}
@@ -112,7 +122,7 @@ def weighted_source(source: MarginalSource) -> Any:
     Parameters
     ----------
     source : MarginalSource
-        The source.
+        The source of the private rows. Nothing is read.
 
     Returns
     -------
@@ -123,6 +133,14 @@ def weighted_source(source: MarginalSource) -> Any:
     ------
     ParameterError
         If the source has no such method.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> from missdp.sources import MemorySource
+    >>> source = MemorySource(yrbss().table())
+    >>> weighted_source(source) is source
+    True
     """
     if not has_method(source, "weighted_counts"):
         raise ParameterError(

@@ -47,15 +47,19 @@ class Expected:
     ----------
     table : ndarray of float
         Expected counts, in rows, of the cells in which nothing is missing. One axis for each
-        attribute.
+        attribute of the marginal.
     possible : ndarray of bool
         The cells that rows can be in. Other cells are left out of the score. Its shape is the shape
         of ``table``.
     bias : float
-        Expected distance of noisy counts from noise alone, in rows. It is subtracted from the
-        score.
+        Expected distance of noisy counts from the expectation by noise alone, in rows. It is
+        subtracted from the score.
     weight : float
         Factor of the score, in (0, 1]. Larger weights become 1.
+
+    Notes
+    -----
+    All fields are released or public, so the object may be published.
 
     Examples
     --------
@@ -132,6 +136,16 @@ class Misfits(Scores):
     ParameterError
         Raised by the session before the charge, if an attribute is unknown or a shape is wrong.
 
+    Notes
+    -----
+    The query is public, and releases nothing by itself. A session charges the epsilon of the
+    selection before it counts. The bound on the change of a score holds under add-remove adjacency.
+
+    References
+    ----------
+    McKenna, Mullins, Sheldon, Miklau (2022), "AIM: an adaptive and iterative mechanism for
+    differentially private synthetic data", PVLDB 15(11).
+
     Examples
     --------
     >>> expected = Expected(np.array([4.0, 4.5]), np.ones(2, dtype=bool), bias=1.0, weight=0.5)
@@ -152,7 +166,7 @@ class Misfits(Scores):
         Returns
         -------
         float
-            1 + 2**-20. The proof is at ``missdp.session.scores.misfit``.
+            1 + 2**-20, in rows. Public. The proof is at ``missdp.session.scores.misfit``.
         """
         del norm
         return MISFIT_SENSITIVITY

@@ -111,12 +111,17 @@ class Reservation:
     Parameters
     ----------
     cost : Cost
-        The total of the part: an amount of pure epsilon, zCDP rho, or squared mu of Gaussian DP.
+        The total of the part, above 0: an amount of pure epsilon, zCDP rho, or squared mu of
+        Gaussian DP.
     label : str
         Public name of the part in reports.
     adjacency : {"add-remove", "replace-one"}, default "add-remove"
         The neighbouring relation for which the total is stated. A replace-one budget converts an
         add-remove total.
+
+    Notes
+    -----
+    The object is public and charges nothing by itself.
 
     Examples
     --------
@@ -136,7 +141,12 @@ class Reservation:
         Returns
         -------
         FilterEvent
-            The total of the part as a cap, with its label.
+            The total of the part as a cap, with its label. Public.
+
+        Raises
+        ------
+        ParameterError
+            If the adjacency is unknown.
         """
         capacity = self.cost.event(adjacency=self.adjacency)
         return FilterEvent(capacity=capacity, label=self.label, adjacency=self.adjacency)
@@ -326,6 +336,11 @@ class Session:
     UnprovenError
         If the rows are private under replace-one adjacency alone, and the budget is add-remove.
 
+    Notes
+    -----
+    All answers together are private within the total of the budget, under its adjacency. The
+    guarantee protects the incomplete table. Errors quote no private value.
+
     Examples
     --------
     >>> from missdp.accounting import Composition, Filter
@@ -366,12 +381,13 @@ class Session:
 
     @property
     def facts(self) -> Any:
-        """Return the public facts about the private rows of this session.
+        """Return the public facts about the private rows of this session, such as their schema.
 
         Returns
         -------
         object
-            For counted rows a `CountedFacts`, such as schema and shapes of counts. Public.
+            For counted rows a `CountedFacts`, which has the schema and the shapes of counts.
+            For rows of a table a `TableFacts`. Public.
         """
         return self._rows.facts
 
@@ -408,7 +424,7 @@ class Session:
         Returns
         -------
         Cost
-            The share of `remaining`, in the privacy measure of the budget.
+            The share of `remaining`, in the privacy measure of the budget. Nothing is charged.
 
         Raises
         ------
@@ -458,6 +474,8 @@ class Session:
             If the cost has no bound in the privacy measure of the budget.
         ParameterError
             If the cost is 0, or the budget is a `Composition`.
+        LedgerError
+            If the budget is in a ledger, and the charge may not have been recorded.
         """
         return self.reserve_each(Reservation(cost, label, self._budget.adjacency))[0]
 
@@ -486,6 +504,8 @@ class Session:
             If a cost has no bound in the privacy measure of the budget.
         ParameterError
             If a cost is 0, or the budget is a `Composition`.
+        LedgerError
+            If the budget is in a ledger, and the charge may not have been recorded.
         """
         caps = []
         for part in parts:
@@ -543,6 +563,8 @@ class Session:
         ------
         ParameterError
             If the rows do not answer the query, by public facts.
+        UnprovenError
+            If the proof covers no such query, by public facts.
         """
         release = self._rows.plan(query, mechanism)
         return Preview(release.event, release.expected_radius)
@@ -552,7 +574,8 @@ class Session:
 
         A change is frozen and has public or released values only. It has one of a closed set of
         types, such as `LevelMerge`, which includes registered row functions. Neighbouring tables
-        stay neighbours, so budget and conditions are equal. Nothing is computed or charged now.
+        stay neighbours, so budget and conditions are equal. Nothing is computed or charged now, and
+        the change has no cost.
 
         Parameters
         ----------
@@ -568,6 +591,9 @@ class Session:
         ------
         ParameterError
             If the change is of another type, or does not fit the rows.
+        UnprovenError
+            If nothing is proven for the change of these rows, such as groups of an imputed
+            attribute.
         """
         return self._with(rows=self._rows.changed(change, self.generator))
 
@@ -579,7 +605,7 @@ class Session:
         Parameters
         ----------
         queries : iterable
-            The queries. Announced queries need not be measured.
+            The queries, public. Announced queries need not be measured.
         """
         self._rows.expect(queries)
 
@@ -643,6 +669,10 @@ class Session:
             If the rows do not answer the query, by public facts. Nothing is charged.
         BudgetExceededError
             If the budget cannot afford all steps. Nothing is charged.
+        UnprovenError
+            If the noise has no bound in the privacy measure of the budget. Nothing is charged.
+        LedgerError
+            If the budget is in a ledger, and the charge may not have been recorded.
         """
         release = self._rows.plan(query, mechanism)
         self._charge(release.event, *release.extra_events)

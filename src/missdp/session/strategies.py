@@ -61,18 +61,18 @@ class Strategy:
         Returns
         -------
         bool
-            Public.
+            True if "missing" is counted as one more level, as for ``"joint"``. Public.
         """
         return self.rows == "extended"
 
     @property
     def needs_rows(self) -> bool:
-        """Return whether the strategy needs rows in memory, or a source that drops or fills rows.
+        """Return whether a strategy needs rows in memory, or a source that drops or fills rows.
 
         Returns
         -------
         bool
-            Public.
+            True if incomplete rows are dropped or missing cells are filled. Public.
         """
         return self.complete_only or self.fills
 
@@ -89,7 +89,8 @@ class Strategy:
         Returns
         -------
         frozenset of str
-            Names of nullable attributes. Public.
+            Names of nullable attributes: all for ``complete_only``, those of the table for
+            observed rows, otherwise none. Public.
         """
         nullable = frozenset(schema.nullable)
         if self.complete_only:
@@ -109,7 +110,7 @@ class Strategy:
         Returns
         -------
         bool
-            Public.
+            True if every row is counted, with or without missing cells. Public.
         """
         return not self.required(clique, schema)
 
@@ -126,7 +127,8 @@ class Strategy:
         Returns
         -------
         bool
-            Public.
+            True if missing values are modelled, incomplete rows are dropped, or no attribute is
+            nullable. Public.
         """
         return self.models_missingness or self.complete_only or not schema.nullable
 
@@ -144,6 +146,11 @@ class Strategy:
         -------
         tuple of int
             Number of codes of each attribute, with "missing" if it is a level. Public.
+
+        Raises
+        ------
+        SchemaError
+            If the schema declares no such attribute.
         """
         names = tuple(clique)
         return schema.extended_shape(names) if self.models_missingness else schema.shape(names)

@@ -26,6 +26,11 @@ class RowCount(CountQuery):
 
     Pass it to `Session.measure` with `Noise`. One row changes the number by one.
 
+    Notes
+    -----
+    The query is public, and releases nothing by itself. A session charges for the noise before it
+    counts. The sensitivity is 1 in L1 and L2 norm, under add-remove adjacency.
+
     Examples
     --------
     >>> RowCount().sensitivity(1)
@@ -63,6 +68,11 @@ class UnitSums(CountQuery):
     by at most the bound. The accounting event states the sensitivity to one row, which changes both
     sums by one. A budget for units multiplies it by the bound (`missdp.accounting.unit_costs`).
 
+    Notes
+    -----
+    The query is public, and releases nothing by itself. A session charges for the noise before it
+    counts. Sensitivities hold under add-remove adjacency.
+
     Examples
     --------
     >>> UnitSums().sensitivity(1)
@@ -98,7 +108,7 @@ class UnitSums(CountQuery):
         Returns
         -------
         int
-            A public constant.
+            A public constant, the number of counting units in one row.
         """
         return STEPS
 
@@ -113,7 +123,7 @@ class UnitSums(CountQuery):
         Returns
         -------
         float
-            2 in L1 norm, and the square root of 2, rounded up, in L2 norm. In rows.
+            2 in L1 norm, and the square root of 2, rounded up, in L2 norm. In rows. Public.
         """
         return 2.0 if norm == 1 else math.nextafter(math.sqrt(2), math.inf)
 
@@ -131,7 +141,8 @@ class UnitSums(CountQuery):
         Returns
         -------
         ndarray of int64, shape (2,)
-            The two sums in this order, in units of ``1 / steps`` rows. Private.
+            The two sums in this order, in units of ``1 / steps`` rows (`UnitSums.steps`).
+            Private.
         """
         assert rows.unit_sums is not None  # checked before anything was charged
         return rows.unit_sums
@@ -149,6 +160,11 @@ class MissingKinds(CountQuery):
     name : str
         Name of the attribute.
 
+    Notes
+    -----
+    The query is public, and releases nothing by itself. A session charges for the noise before it
+    counts. The sensitivity is 1 in L1 and L2 norm, under add-remove adjacency.
+
     Examples
     --------
     >>> MissingKinds("age").label
@@ -164,7 +180,7 @@ class MissingKinds(CountQuery):
         Returns
         -------
         str
-            For example ``"kinds of missing of age"``.
+            For example ``"kinds of missing of age"``. Public.
         """
         return f"kinds of missing of {self.name}"
 
@@ -196,6 +212,7 @@ class MissingKinds(CountQuery):
         Returns
         -------
         ndarray of int64, shape (n_kinds,)
-            Plainly missing cells first, in units of ``1 / steps`` rows. Private.
+            Plainly missing cells first, in units of ``1 / steps`` rows. ``steps`` is 1 unless
+            rows have survey weights (`CountedFacts.steps`). Private.
         """
         return rows.kinds(self.name)

@@ -200,12 +200,12 @@ class TrainingPlan:
     Parameters
     ----------
     first : Filter
-        The budget of all releases before the trainings.
+        The budget of all releases before the trainings, under add-remove adjacency.
     events : iterable of SampledGaussianEvent
         Accounting events of the trainings: sampling rate, noise and number of steps. No two are
         equal.
     epsilon : float
-        The epsilon of the complete fit, at the delta of ``first``.
+        The epsilon of the complete fit, at the delta of ``first``. At least 0.
 
     Raises
     ------
@@ -215,6 +215,11 @@ class TrainingPlan:
         If nothing is proven for the plan at this delta.
     ParameterError
         If two trainings are equal.
+
+    Notes
+    -----
+    All trainings and the budget ``first`` together are (epsilon, delta)-DP, under the adjacency
+    add-remove. The object reads no private rows.
 
     Examples
     --------

@@ -62,38 +62,50 @@ class Estimate(_Answer):
     Parameters
     ----------
     name : str
-        The question.
+        The question, as text. Public.
     value : float
-        The answer, within its public bounds.
+        The answer in the unit of the question, within its public bounds. Released.
     interval : (float, float)
-        Interval that holds the noiseless answer on the imputed table with probability at least
-        ``confidence`` over the noise. The answer is averaged over equally near donors. It has
-        no cost, because the scale of the noise is public or released with the answer. It covers
-        neither sampling nor the uncertainty of the imputed values.
+        Interval in the unit of the question. It holds the noiseless answer on the imputed table
+        with probability at least ``confidence`` over the noise. The answer is averaged over
+        equally near donors. It has no cost, because the scale of the noise is public or
+        released with the answer. It covers neither sampling nor the uncertainty of the imputed
+        values.
     confidence : float
-        Probability that ``interval`` holds, and that ``imputation_interval`` holds, each by itself.
+        Probability that ``interval`` holds, and that ``imputation_interval`` holds, each by
+        itself. At least 0.5 and below 1.
     guarantee : Guarantee
         Privacy guarantee of this answer alone. The budget has the total.
     total_interval : (float, float) or None
-        Interval that holds the value of the population with probability about ``confidence``
-        over noise, sampling and imputation. The rows are a sample of this population. It
-        assumes values that are missing at random given the matching attributes. The interval is
-        an approximation, as usual for means of many rows. It uses estimates of errors and not
-        bounds. None for variances, correlations and groups, and with ``uncertainty="noise"``.
+        Interval in the unit of the question. It holds the value of the population with
+        probability about ``confidence`` over noise, sampling and imputation. The rows are a
+        sample of this population. It assumes values that are missing at random given the
+        matching attributes. The interval is an approximation, as usual for means of many rows.
+        It uses estimates of errors and not bounds. None for variances, correlations and groups,
+        and with ``uncertainty="noise"``.
     imputation_interval : (float, float) or None
-        Interval that holds the statistic of the complete table with probability at least
-        ``confidence`` over the noise. Each missing cell that the question reads may hold any value
-        of its public domain, and may be missing for any reason. It may also be not applicable,
-        where a rule leaves this open. It relies neither on the imputation nor on ``interval``,
-        always includes ``value``, and does not cover sampling. For means and proportions it holds
-        for complete tables whose subpopulation has a row. None without
-        ``uncertainty="worst-case"``.
+        Interval in the unit of the question. It holds the statistic of the complete table with
+        probability at least ``confidence`` over the noise. Each missing cell that the question
+        reads may hold any value of its public domain, and may be missing for any reason. It may
+        also be not applicable, where a rule leaves this open. It relies neither on the
+        imputation nor on ``interval``, always includes ``value``, and does not cover sampling.
+        For means and proportions it holds for complete tables whose subpopulation has a row.
+        None without ``uncertainty="worst-case"``.
     applicable : tuple of str
         Attributes of the question that do not apply to all rows. The answer is for the rows to
         which they surely apply. Public.
     note : str
         The reason if the noise interval is the whole range, and the epsilon that would halve
         it. Empty otherwise.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Notes
+    -----
+    Post-processing of released values: to print or publish the object has no further cost.
 
     Examples
     --------
@@ -168,16 +180,17 @@ class LevelEstimates(_Answer):
     Parameters
     ----------
     name : str
-        The question.
+        The question, as text. Public.
     levels : tuple of level or str
         Levels in declared order, or names of bins in increasing order. Public.
     values : tuple of float
-        The answer for each level.
+        The answer for each level, in the order of ``levels`` and the unit of the question.
+        Released.
     intervals : tuple of (float, float)
-        Intervals for noise alone, one for each level. All hold at once with probability at
-        least ``confidence``.
+        Intervals for noise alone, one for each level, in the unit of the question. All hold at
+        once with probability at least ``confidence``.
     confidence : float
-        Probability that all intervals hold.
+        Probability that all intervals hold. At least 0.5 and below 1.
     guarantee : Guarantee
         Privacy guarantee of all levels together. The budget has the total.
     applicable : tuple of str
@@ -185,6 +198,15 @@ class LevelEstimates(_Answer):
         which they surely apply. Public.
     note : str
         A remark on intervals that are the whole range. Empty otherwise.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Notes
+    -----
+    Post-processing of released values: to print or publish the object has no further cost.
 
     Examples
     --------

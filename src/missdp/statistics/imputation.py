@@ -64,7 +64,7 @@ class KNNImputation:
     Parameters
     ----------
     impute : str or sequence of str
-        Attributes to fill. They share donors.
+        Names of the attributes to fill, at least one. They share donors.
     match_on : sequence of str, or mapping of str to float
         Attributes that donors are matched on, with weights (default 1). Numeric attributes are
         matched by the bins of the schema. A missing cell is one more level, at the largest
@@ -100,9 +100,13 @@ class KNNImputation:
     donor more or less exchanges exactly one member, and the sensitivity theorem holds unchanged.
     The mean divides by k, and never by the number of donors.
 
+    *Privacy.* Filled cells stay private. The object costs nothing: a budget pays for each
+    statistic.
+
     References
     ----------
-    Clifton et al. (2022).
+    Clifton, Hanson, Merrill, Merrill (2022), "Differentially private k-nearest neighbor missing
+    data imputation", ACM Transactions on Privacy and Security 25(3).
 
     Examples
     --------
@@ -242,7 +246,7 @@ class KNNImputation:
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
-        """Return the imputation in the form that a session on private rows applies.
+        """Return a nearest-neighbour imputation in the form that a session on rows applies.
 
         Pass the result to ``Session.apply``.
 
@@ -254,7 +258,7 @@ class KNNImputation:
         Returns
         -------
         NearestNeighbours
-            The change of rows, with public parameters only.
+            The change of rows, with public parameters only. It costs nothing.
 
         Raises
         ------

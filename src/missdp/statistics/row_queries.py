@@ -235,17 +235,17 @@ class RowCounts(RowQuery):
         ``function(rows, *arguments)``, a plain function without a closure or defaults. It
         returns whole numbers, shape ``(n_rows,)``: the cell of each row. Rows below 0 or from
         ``cells`` on are not counted. With one cell it may return True or False instead.
-    reads : frozenset of str
+    reads : frozenset of str, default frozenset()
         Attributes that the function reads. The view of the private rows hides all others.
-    arguments : tuple
+    arguments : tuple, default ()
         Public or released values: arrays, numbers, text, and frozen objects made of these. They
         are copied.
-    applies : frozenset of str
+    applies : frozenset of str, default frozenset()
         Attributes of which the function reads only to which rows they apply.
     label : str, default "query"
         Public name.
     cells : int, default 1
-        Public number of cells.
+        Public number of cells, at least 1.
     stays : bool, default False
         The author's promise that filled cells decide only whether a row counts, and not its cell.
 
@@ -262,6 +262,15 @@ class RowCounts(RowQuery):
     ------
     ParameterError
         If ``function`` is not a plain function, or ``arguments`` can change later.
+    DataError
+        Raised by the session after the charge, if the function fails or returns an array of
+        another shape or type.
+
+    Notes
+    -----
+    The query is public and reads no rows by itself. A session charges for it under add-remove
+    adjacency. The noise covers ``row_sensitivity``. If ``reads`` has filled attributes, it also
+    covers the effect of one donor on all rows that are filled from it.
 
     Examples
     --------
@@ -310,12 +319,12 @@ class RowSums(RowQuery):
         ``function(rows, *arguments)``, a plain function without a closure or defaults. It
         returns numbers, shape ``(n_rows,)``, or ``(n_rows, numbers)``. An entry that is not a
         number counts as 0.
-    reads : frozenset of str
+    reads : frozenset of str, default frozenset()
         Attributes that the function reads. The view of the private rows hides all others.
-    arguments : tuple
+    arguments : tuple, default ()
         Public or released values: arrays, numbers, text, and frozen objects made of these. They
         are copied.
-    applies : frozenset of str
+    applies : frozenset of str, default frozenset()
         Attributes of which the function reads only to which rows they apply.
     label : str, default "query"
         Public name.
@@ -324,11 +333,12 @@ class RowSums(RowQuery):
         absolute value. The absolute values of several numbers are clipped together, the last
         numbers first.
     numbers : int, default 1
-        Numbers per row.
+        Number of numbers per row, at least 1.
     change : float, optional
-        The author's promise on the largest change of a row's numbers in L1 norm, when one of its
-        donors is exchanged. Donors are the rows from which missing cells are filled. The default is
-        any change within the bound, which needs no promise.
+        The author's promise on the largest change of a row's numbers in L1 norm, when one of
+        its donors is exchanged. At least 0, in the units of the numbers. Donors are the rows
+        from which missing cells are filled. The default is any change within the bound, which
+        needs no promise.
 
     Attributes
     ----------
@@ -347,6 +357,15 @@ class RowSums(RowQuery):
     ParameterError
         If ``function`` is not a plain function, ``arguments`` can change later, or ``bound`` is
         not above 0.
+    DataError
+        Raised by the session after the charge, if the function fails or returns an array of
+        another shape or type.
+
+    Notes
+    -----
+    The query is public and reads no rows by itself. A session charges for it under add-remove
+    adjacency. The noise covers ``row_sensitivity``. If ``reads`` has filled attributes, it also
+    covers the effect of one donor on all rows that are filled from it.
 
     Examples
     --------
@@ -415,12 +434,12 @@ class CustomQuery(RowQuery):
     function : callable
         ``function(rows, *arguments)``, a plain function without a closure or defaults. It
         returns whole numbers of the shape ``shape``.
-    reads : frozenset of str
+    reads : frozenset of str, default frozenset()
         Attributes that the function reads. The view of the private rows hides all others.
-    arguments : tuple
+    arguments : tuple, default ()
         Public or released values: arrays, numbers, text, and frozen objects made of these. They
         are copied.
-    applies : frozenset of str
+    applies : frozenset of str, default frozenset()
         Attributes of which the function reads only to which rows they apply.
     label : str, default "query"
         Public name.
@@ -429,7 +448,7 @@ class CustomQuery(RowQuery):
         This is the author's proof, for add-remove neighbours. It is the L2 norm for Gaussian
         noise, which is paid for in rho. Otherwise it is the L1 norm.
     shape : tuple of int, default ()
-        Public shape of the result.
+        Public shape of the result. The default is a single number.
 
     Attributes
     ----------
@@ -445,6 +464,14 @@ class CustomQuery(RowQuery):
     ParameterError
         If ``function`` is not a plain function, ``arguments`` can change later, or
         ``sensitivity`` is below 1.
+    DataError
+        Raised by the session after the charge, if the function fails or returns an array of
+        another shape or type.
+
+    Notes
+    -----
+    The query is public and reads no rows by itself. A session charges for it under add-remove
+    adjacency. The guarantee holds only if the author's sensitivity is true.
 
     Examples
     --------

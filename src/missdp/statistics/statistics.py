@@ -98,7 +98,8 @@ class ImputedStatistics:
 
     References
     ----------
-    Clifton et al. (2022).
+    Clifton, Hanson, Merrill, Merrill (2022), "Differentially private k-nearest neighbor missing
+    data imputation", ACM Transactions on Privacy and Security 25(3).
 
     Examples
     --------
@@ -158,7 +159,7 @@ class ImputedStatistics:
         Returns
         -------
         Schema
-            Names, kinds, levels and bounds of the attributes, and rules.
+            Names, kinds, levels and bounds of the attributes, and rules. Public.
         """
         return cast("Schema", self._session.facts.schema)
 
@@ -169,7 +170,7 @@ class ImputedStatistics:
         Returns
         -------
         Filter
-            The object that was given. Its charges and its rest are public.
+            The object that was given. Its charges and its remaining amount may be published.
         """
         return self._budget
 
@@ -179,9 +180,9 @@ class ImputedStatistics:
         Parameters
         ----------
         question : Statistic
-            The question, as an object.
+            The question, as an object. Public.
         cost : Cost
-            Cost of the question, in pure epsilon or in rho of zCDP.
+            Cost of the question, above 0, in pure epsilon or in rho of zCDP.
 
         Returns
         -------
@@ -202,6 +203,14 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Examples
+        --------
+        >>> from missdp.datasets import yrbss
+        >>> statistics = ImputedStatistics(yrbss().table(), None, budget=Filter(1.0))
+        >>> answer = statistics.answer(Statistic("count"), Cost(privacy_measure="pure", amount=0.5))
+        >>> answer.name, round(statistics.budget.remaining_epsilon, 9)
+        ('count()', 0.5)
         """
         return answer_question(self._task(question, cost))
 
@@ -213,9 +222,9 @@ class ImputedStatistics:
         Parameters
         ----------
         question : Statistic
-            The question.
+            The question. Public.
         cost : Cost
-            Cost of the question, in pure epsilon or in rho of zCDP.
+            Cost of the question, above 0, in pure epsilon or in rho of zCDP.
 
         Raises
         ------
@@ -279,6 +288,18 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Notes
+        -----
+        The answer is private under add-remove adjacency at the given cost, its intervals included.
+
+        Examples
+        --------
+        >>> from missdp.datasets import yrbss
+        >>> statistics = ImputedStatistics(yrbss().table(), None, budget=Filter(1.0))
+        >>> answer = statistics.count(where="gender = 'female'", epsilon=0.5)
+        >>> abs(answer.value - 6600) < 400
+        True
         """
         return self._answer_kind("count", **how)
 
@@ -322,6 +343,10 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Notes
+        -----
+        The answer is private under add-remove adjacency at the given cost, its intervals included.
         """
         return self._answer_kind("proportion", of, **how)
 
@@ -367,6 +392,10 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Notes
+        -----
+        The answer is private under add-remove adjacency at the given cost, its intervals included.
         """
         return self._answer_kind("mean", name, **how)
 
@@ -408,6 +437,10 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Notes
+        -----
+        The answer is private under add-remove adjacency at the given cost, its intervals included.
         """
         return self._answer_kind("sum", name, **how)
 
@@ -448,6 +481,10 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Notes
+        -----
+        The answer is private under add-remove adjacency at the given cost, its intervals included.
         """
         return self._answer_kind("variance", name, **how)
 
@@ -488,6 +525,10 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Notes
+        -----
+        The answer is private under add-remove adjacency at the given cost, its intervals included.
         """
         return self._answer_kind("standard_deviation", name, **how)
 
@@ -527,6 +568,10 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Notes
+        -----
+        The answer is private under add-remove adjacency at the given cost, its intervals included.
         """
         return self._answer_kind("correlation", first, second, **how)
 
@@ -568,6 +613,10 @@ class ImputedStatistics:
             If the bounds of a numeric attribute are too close for floating-point numbers.
         UnprovenError
             If no bound is known for the requested combination of options.
+
+        Notes
+        -----
+        The answer is private under add-remove adjacency at the given cost, its intervals included.
         """
         return cast("LevelEstimates", self._answer_kind("histogram", name, **how))
 
@@ -607,7 +656,8 @@ def run_queries(
     questions : sequence of Statistic
         The questions, at least one.
     epsilon : float
-        Total cost of all questions in pure DP, intervals included. Each question has an equal part.
+        Total cost of all questions in pure DP, above 0, intervals included. Each question has
+        an equal part.
     budget : Filter
         Privacy budget that is charged.
     undeclared : {"refuse", "accept"}, default "refuse"
@@ -641,6 +691,11 @@ def run_queries(
         If the schema names a ledger and the budget is not a part of it.
     UnprovenError
         If no bound is known for the imputation or for a question.
+
+    Notes
+    -----
+    All answers together are epsilon-DP under add-remove adjacency. The guarantee is for the
+    incomplete table, and protects single rows.
 
     Examples
     --------
@@ -690,7 +745,7 @@ def check_queries(
     questions : sequence of Statistic
         The questions, at least one.
     epsilon : float
-        Total cost of all questions in pure DP. Each question has an equal part.
+        Total cost of all questions in pure DP, above 0. Each question has an equal part.
 
     Raises
     ------
@@ -706,6 +761,15 @@ def check_queries(
         attribute cannot be imputed.
     UnprovenError
         If no bound is known for the imputation or for a question.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> table, questions = yrbss().table(), [Statistic("mean", ("gender",))]
+    >>> check_queries(table, None, questions, epsilon=1.0)
+    Traceback (most recent call last):
+        ...
+    missdp.errors.ParameterError: 'gender' is not numeric. Use proportions or a histogram
     """
     never_charged = Filter(1.0)
     statistics = ImputedStatistics(table, imputation, budget=never_charged, undeclared="accept")
@@ -853,8 +917,9 @@ def needed_attributes(
     """Return the attributes of a table that must be read to answer several questions.
 
     Public facts decide, and no row is read. All attributes are needed if public facts rule a
-    question out, or if facts are not declared public. They are also needed if the schema of some
-    attributes alone would be rejected: among many rules, a contradiction may go unnoticed.
+    question out, if no attribute is named, or if facts are not declared public. They are also
+    needed if the schema of some attributes alone would be rejected: among many rules, a
+    contradiction may go unnoticed.
 
     Parameters
     ----------
@@ -907,9 +972,9 @@ def close_levels(
     Parameters
     ----------
     imputation : KNNImputation or None
-        Imputation of missing cells.
+        Imputation of missing cells, or None if no cell is filled.
     questions : sequence of Statistic
-        The questions.
+        The questions. They need the attributes that they name.
     schema : Schema
         Public facts about all attributes.
 
@@ -921,7 +986,15 @@ def close_levels(
     Raises
     ------
     SchemaError
-        If a question or the imputation needs an attribute whose levels are open.
+        If a question or the imputation needs an attribute whose levels are open. Also if none
+        of them names an attribute.
+
+    Examples
+    --------
+    >>> from missdp import Categorical, Schema
+    >>> facts = Schema((Categorical(name="sex", levels=("f", "m")), OpenCategorical(name="job")))
+    >>> close_levels(None, read_questions(["share(sex = 'f')"], facts), facts).names
+    ('sex',)
     """
     opened = [a.name for a in schema if isinstance(a, OpenCategorical)]
     if not opened:

@@ -66,6 +66,16 @@ class ObservedOn:
     names : frozenset of str
         Attributes in which a row must have a value. At least one attribute of the rows.
 
+    Raises
+    ------
+    ParameterError
+        Raised by ``Session.apply``, if a name is not an attribute of the rows. Also if rows are
+        imputed or divided already.
+
+    Notes
+    -----
+    The object is public, and the change costs nothing.
+
     Examples
     --------
     >>> sorted(ObservedOn({"age", "income"}).names)
@@ -90,6 +100,19 @@ class EachLevel:
     ----------
     name : str
         An attribute of the rows with levels or bins, which no imputation fills.
+
+    Raises
+    ------
+    ParameterError
+        Raised by ``Session.apply``, if the attribute has no levels, or rows are divided
+        already.
+    UnprovenError
+        Raised by ``Session.apply``, if the attribute is imputed or is not an attribute of the
+        rows.
+
+    Notes
+    -----
+    The object is public, and the change costs nothing.
 
     Examples
     --------
@@ -218,6 +241,15 @@ class TableRows:
     conditions : tuple of Condition
         Empty: the rows add no condition to a guarantee.
 
+    Notes
+    -----
+    A query that reads filled cells has noise for the smooth sensitivity of the imputation.
+
+    References
+    ----------
+    Nissim, Raskhodnikova, Smith (2007), "Smooth sensitivity and sampling in private data analysis",
+    STOC.
+
     Examples
     --------
     >>> from missdp.datasets import yrbss
@@ -281,13 +313,15 @@ class TableRows:
         Parameters
         ----------
         queries : iterable
-            Ignored.
+            Ignored. Public.
         """
 
     # Changes
 
     def changed(self, change: Any, rng: Any) -> TableRows:  # noqa: ARG002
         """Return the private rows after a change with public parameters, without computing them.
+
+        The change costs nothing, since neighbouring tables stay neighbours.
 
         Parameters
         ----------
@@ -304,9 +338,9 @@ class TableRows:
         Raises
         ------
         ParameterError
-            If the change has another type, or public facts rule it out. Rows are chosen before
-            they are imputed, and imputed before they are divided. Each of the last two happens
-            once.
+            If the change has another type, or public facts rule it out. Chosen rows cannot be
+            imputed, and imputed rows cannot be chosen. Rows are imputed before they are
+            divided, and each happens once.
         UnprovenError
             If a grouping attribute is imputed or is not an attribute of the rows.
         """
@@ -495,6 +529,8 @@ def open_table(
         are not declared public.
     LedgerError
         If the schema names a ledger and the budget is not a part of it.
+    ParameterError
+        If the budget is not a `Filter` or a `Composition`, or ``random_state`` is invalid.
 
     Examples
     --------

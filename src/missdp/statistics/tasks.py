@@ -54,7 +54,7 @@ class Statistic:
     kind : str
         "count", "proportion", "mean", "sum", "variance", "standard_deviation", "correlation" or
         "histogram".
-    of : tuple of str
+    of : tuple of str, default ()
         Attributes that the statistic reads. A count has none, and a correlation has two. A
         proportion has its condition in their place.
     where : str, optional

@@ -222,9 +222,11 @@ class AIM(Synthesizer):
 
     References
     ----------
-    McKenna, Mullins, Sheldon, Miklau (2022), "AIM", PVLDB 15(11).
+    McKenna, Mullins, Sheldon, Miklau (2022), "AIM: an adaptive and iterative mechanism for
+    differentially private synthetic data", PVLDB 15(11).
 
-    Mohapatra, Zong, Kerschbaum, He (2024), PVLDB 17(8), for ``"observed"``.
+    Mohapatra, Zong, Kerschbaum, He (2024), "Differentially private data generation with missing
+    data", PVLDB 17(8), for ``"observed"``.
 
     Examples
     --------

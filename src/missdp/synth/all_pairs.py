@@ -315,7 +315,8 @@ class AllPairs(Synthesizer):
 
     References
     ----------
-    Dong, Roth, Su (2022), "Gaussian differential privacy", JRSS B 84(1), for the accounting.
+    Dong, Roth, Su (2022), "Gaussian differential privacy", Journal of the Royal Statistical Society
+    B 84(1), for the accounting.
 
     Examples
     --------

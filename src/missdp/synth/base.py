@@ -205,6 +205,21 @@ class Synthesizer(Estimator):
             If the released number of rows is no larger than its noise. Also if most relations
             between columns are noise, or if only complete rows are read and few rows are complete,
             by released values.
+
+        Notes
+        -----
+        All releases of the fit together are (epsilon, delta)-DP. Two neighbouring tables differ by
+        one row, or by all rows of one unit if the schema declares a unit. ``guarantee_`` states the
+        conditions.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from missdp import Categorical, PrivBayes, Schema
+        >>> schema = Schema((Categorical(name="ill", levels=("no", "yes"), nullable=True),))
+        >>> people = pd.DataFrame({"ill": ["yes", "no", None] * 50})
+        >>> PrivBayes(epsilon=1.0).fit(people, schema=schema).guarantee_.epsilon
+        1.0
         """
         del y
         check_parameters(self)
@@ -222,9 +237,12 @@ class Synthesizer(Estimator):
 
     @property
     def fitted_(self) -> Fitted:
-        """Frozen record of all results of the fit, such as the released model and its guarantee.
+        """Return the frozen record of all results of the fit, such as released model and guarantee.
 
-        All values are released or public. The record is the content of the file that `save` writes.
+        Returns
+        -------
+        Fitted
+            Released and public values only. It is the content of the file that `save` writes.
 
         Raises
         ------
@@ -252,7 +270,12 @@ class Synthesizer(Estimator):
 
     @property
     def schema_(self) -> Schema:
-        """Schema of the fit: public facts about the columns, with the released bins and levels.
+        """Return the schema of the fit: public facts about columns, with released bins and levels.
+
+        Returns
+        -------
+        Schema
+            Public facts, and released levels and bins.
 
         Raises
         ------
@@ -263,10 +286,15 @@ class Synthesizer(Estimator):
 
     @property
     def guarantee_(self) -> Guarantee:
-        """The privacy guarantee of the fit: epsilon, delta, adjacency and conditions.
+        """Return the privacy guarantee of the fit: epsilon, delta, adjacency and conditions.
 
         It is computed from the accounting events of all noisy releases of the fit. Conditions are
         stated with the guarantee, for the user to confirm.
+
+        Returns
+        -------
+        Guarantee
+            For the incomplete table. Public.
 
         Raises
         ------
@@ -277,10 +305,15 @@ class Synthesizer(Estimator):
 
     @property
     def n_rows_(self) -> int:
-        """Number of rows of the fitted table, released with noise or declared public, at least 1.
+        """Return the number of rows of the fitted table, released with noise or declared public.
 
         It is the default number of synthetic rows. For weighted rows, it is the effective number of
         independent rows.
+
+        Returns
+        -------
+        int
+            In rows, at least 1. Released, or declared public.
 
         Raises
         ------
@@ -291,9 +324,12 @@ class Synthesizer(Estimator):
 
     @property
     def n_rows_std_(self) -> float:
-        """Standard deviation of the noise of the released number of rows, in rows.
+        """Return the standard deviation of the noise of the released number of rows.
 
-        It is 0 if the number of rows was declared public.
+        Returns
+        -------
+        float
+            In rows, at least 0. It is 0 if the number of rows was declared public. Public.
 
         Raises
         ------
@@ -304,9 +340,12 @@ class Synthesizer(Estimator):
 
     @property
     def release_(self) -> str | None:
-        """The id of the release whose file holds the fitted model, or None without a release.
+        """Return the id of the release whose file holds the fitted model, or None.
 
-        The id is a public text. `record_release` sets it.
+        Returns
+        -------
+        str or None
+            A public text. `record_release` sets it.
 
         Raises
         ------
@@ -317,11 +356,15 @@ class Synthesizer(Estimator):
 
     @property
     def ledger_(self) -> dict[str, Any] | None:
-        """The public entry of the privacy ledger that paid for the fitted model, or None.
+        """Return the public entry of the privacy ledger that paid for the fitted model, or None.
 
-        A ledger is a file of all charges to the budgets of a data set. The entry is a dict that
-        names the account, the request, and the number and hash of the line in the ledger.
-        `record_release` sets it.
+        A ledger is a file of all charges to the budgets of a data set. `record_release` sets the
+        entry.
+
+        Returns
+        -------
+        dict of str to object, or None
+            The account, the request, and the number and hash of the line in the ledger. Public.
 
         Raises
         ------
@@ -354,9 +397,12 @@ class Synthesizer(Estimator):
 
     @property
     def model_(self) -> Any:
-        """The released model from which synthetic rows are drawn, such as a ``PairModel``.
+        """Return the released model from which synthetic rows are drawn, such as a ``PairModel``.
 
-        Its type depends on the family. All values are released.
+        Returns
+        -------
+        object
+            Its type depends on the family. All values are released.
 
         Raises
         ------
@@ -367,9 +413,14 @@ class Synthesizer(Estimator):
 
     @property
     def tables_(self) -> Any:
-        """The released noisy tables to which the model was fitted, if the family keeps them.
+        """Return the released noisy tables to which the model was fitted, if the family keeps them.
 
-        AllPairs, AIM and MST keep them. Their type depends on the family.
+        AllPairs, AIM and MST keep them.
+
+        Returns
+        -------
+        object
+            Their type depends on the family. All values are released.
 
         Raises
         ------
@@ -384,10 +435,15 @@ class Synthesizer(Estimator):
 
     @property
     def measured_(self) -> tuple[tuple[str, ...], ...]:
-        """The marginals that a noisy selection chose in the fit, as tuples of attribute names.
+        """Return the marginals that a noisy selection chose in the fit, by their attribute names.
 
-        A marginal is a table of counts over a few attributes. The choice is released. The tuple is
-        empty for families that select no marginals.
+        A marginal is a table of counts over a few attributes.
+
+        Returns
+        -------
+        tuple of tuple of str
+            Attribute names of each marginal. Released. Empty for families that select no
+            marginals.
 
         Raises
         ------
@@ -398,11 +454,16 @@ class Synthesizer(Estimator):
 
     @property
     def modelled_(self) -> Schema:
-        """Schema of the attributes that the model describes.
+        """Return the schema of the attributes that the released model describes.
 
         It is the schema of the fit, simplified by its rules. Attributes that follow from others by
         a rule are left out. "Not applicable" is one more level of its attribute, and all other
-        kinds of missing are one kind. Public facts and released levels and bins.
+        kinds of missing are one kind.
+
+        Returns
+        -------
+        Schema
+            Public facts, and released levels and bins.
 
         Raises
         ------
@@ -413,11 +474,16 @@ class Synthesizer(Estimator):
 
     @property
     def bins_(self) -> dict[str, Binning]:
-        """The bins of numeric attributes that this or an earlier fit released, by attribute name.
+        """Return the bins of numeric attributes that this or an earlier fit released.
 
         An entry has the bin edges, the spikes (single values with many rows) and the weights inside
         bins. `Schema.with_bins` applies the bins to the schema of another table. Attributes with
         declared bins are not included.
+
+        Returns
+        -------
+        dict of str to Binning
+            Bins by attribute name. Released.
 
         Raises
         ------
@@ -429,9 +495,14 @@ class Synthesizer(Estimator):
 
     @property
     def population_(self) -> float:
-        """The released noisy sum of all survey weights: the estimated size of the population.
+        """Return the released noisy sum of all survey weights, which estimates the population size.
 
         Each weight counts up to the largest weight that the schema declares.
+
+        Returns
+        -------
+        float
+            In the unit of the weights, such as persons. At least 0. Released, with noise.
 
         Raises
         ------
@@ -447,11 +518,16 @@ class Synthesizer(Estimator):
 
     @property
     def effective_size_(self) -> float:
-        """The effective number of units (Kish) of the fitted table, a float of at least 1.
+        """Return the effective number of units (Kish) of the fitted table.
 
         It is the number of equally weighted units with the same sampling variance. A unit is one
         row, or all rows of one person if the schema declares persons. It is ``n_rows_`` if all rows
-        count equally. The value is released.
+        count equally.
+
+        Returns
+        -------
+        float
+            A number of units, at least 1. Released.
 
         Raises
         ------
@@ -463,11 +539,15 @@ class Synthesizer(Estimator):
 
     @property
     def left_out_(self) -> str:
-        """A text of one to three sentences on rows and weights that did not take part in the fit.
+        """Return a text on rows and weights that did not take part in the fit.
 
         Rows are left out if a unit (such as a person) has more rows than the schema allows. Weights
-        above the declared maximum are cut off. The text follows from released values and public
-        facts.
+        above the declared maximum are cut off.
+
+        Returns
+        -------
+        str
+            Sentences, from released values and public facts.
 
         Raises
         ------
@@ -479,9 +559,14 @@ class Synthesizer(Estimator):
 
     @property
     def applied_strategy(self) -> Strategy:
-        """The strategy for missing values with which the model was fitted. Public.
+        """Return the strategy for missing values with which the model was fitted.
 
         A later change of the parameter ``missing`` has no effect on it.
+
+        Returns
+        -------
+        Strategy
+            The strategy that the parameter ``missing`` named at the fit. Public.
 
         Raises
         ------
@@ -511,8 +596,8 @@ class Synthesizer(Estimator):
         -------
         Guarantee
             With ``protects="ground-truth"``. Its epsilon is never larger than the epsilon of
-            ``guarantee_``. It is smaller if a row is read only if some of its cells are observed
-            (strategies ``"complete-rows"`` and ``"observed"``).
+            ``guarantee_``. It is smaller if a row is read only if some of its cells are
+            observed (strategies ``"complete-rows"`` and ``"observed"``). Public.
 
         Raises
         ------
@@ -551,9 +636,9 @@ class Synthesizer(Estimator):
         Returns
         -------
         tuple of (Guarantee, structure or None)
-            The guarantee, whose events are the caps of the parts. The structure states who chose
-            the attributes that a row must have observed to be read. It is None if the missing
-            values do not improve the guarantee.
+            The guarantee, whose events are the caps of the parts. The structure states who
+            chose the attributes that a row must have observed to be read. It is None if the
+            missing values do not improve the guarantee. Public.
 
         Raises
         ------
@@ -596,8 +681,8 @@ class Synthesizer(Estimator):
         -------
         tuple of Event
             The largest cost of all noisy measurements, the failures of open levels, and the
-            trainings of networks, in this order. A failure is the probability delta of releasing a
-            rare level.
+            trainings of networks, in this order. A failure is the probability delta of
+            releasing a rare level. Public.
 
         Raises
         ------
@@ -730,7 +815,7 @@ class Synthesizer(Estimator):
         Returns
         -------
         Synthesizer
-            A fitted model, without a shared budget.
+            A fitted model, without a shared budget. Released values only.
 
         Raises
         ------
@@ -754,7 +839,7 @@ class Synthesizer(Estimator):
         Returns
         -------
         Synthesizer
-            A fitted model, without a shared budget.
+            A fitted model, without a shared budget. Released values only.
 
         Raises
         ------
@@ -849,6 +934,17 @@ class Synthesizer(Estimator):
         ParameterError
             If a parameter has no valid value, or too few rows of the model match ``where``. The
             message states the matching share of the synthetic rows.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from missdp import Categorical, PrivBayes, Schema
+        >>> schema = Schema((Categorical(name="ill", levels=("no", "yes"), nullable=True),))
+        >>> people = pd.DataFrame({"ill": ["yes", "no", None] * 50})
+        >>> model = PrivBayes(epsilon=1.0).fit(people, schema=schema)
+        >>> rows = model.sample(4)
+        >>> rows.shape, int(rows["ill"].isna().sum())
+        ((4, 1), 0)
         """
         check_missing_form(missing_as, values)
         if multiple is not None:
@@ -989,7 +1085,7 @@ class Synthesizer(Estimator):
         Returns
         -------
         iterator of Synthesizer
-            Fitted models with the guarantee of this model.
+            Fitted models with the guarantee of this model. Released values only.
 
         Raises
         ------
@@ -1226,10 +1322,19 @@ class Synthesizer(Estimator):
 
     @property
     def draws_together(self) -> bool:
-        """Whether all synthetic rows must be drawn in one block, since constraints relate the rows.
+        """Return whether all synthetic rows must be drawn in one block, as constraints relate rows.
 
-        True for a Kamino model with constraints between rows. It is a function of public
-        parameters.
+        If True, `sample_blocks` yields a single block.
+
+        Returns
+        -------
+        bool
+            True for a Kamino model with constraints between rows. Public.
+
+        Raises
+        ------
+        NotFittedError
+            If the synthesizer is not fitted.
         """
         return self._finish is not None
 

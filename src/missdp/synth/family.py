@@ -87,91 +87,157 @@ class Request(Generic[P]):
 
     @property
     def family(self) -> Family:
-        """The family of the synthesizer: the `Family` record of its functions. Public."""
+        """Return the family of the synthesizer that is to be fitted.
+
+        A family is a kind of synthesizer, such as AllPairs.
+
+        Returns
+        -------
+        Family
+            The record of the functions of the family. Public.
+        """
         return self.parameters.family
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """Names of the attributes whose levels the fit has to find, in schema order. Public.
+        """Return the names of the attributes whose levels the fit has to find.
 
-        The schema declares no levels for these attributes. The tuple is empty without a declared
-        schema.
+        The schema declares no levels for these attributes.
+
+        Returns
+        -------
+        tuple of str
+            In schema order. Empty without a declared schema. Public.
         """
         declared = self.declared
         return () if declared is None else tuple(a.name for a in open_attributes(declared))
 
     @property
     def unit(self) -> Unit | None:
-        """The declared unit of protection, such as all rows of one person, or None.
+        """Return the declared unit of protection, such as all rows of one person, or None.
 
-        None means that each row is protected by itself. Public.
+        Returns
+        -------
+        Unit or None
+            None means that each row is protected by itself. Public.
         """
         return None if self.declared is None else self.declared.unit
 
     @property
     def weight(self) -> SurveyWeight | None:
-        """The declared survey weight of rows, or None if each row counts as one. Public."""
+        """Return the declared survey weight of the rows of a fit, or None.
+
+        A survey weight is the column that states how many persons a row stands for.
+
+        Returns
+        -------
+        SurveyWeight or None
+            None means that each row counts as one. Public.
+        """
         return None if self.declared is None else self.declared.weight
 
     @property
     def schema(self) -> Schema:
-        """The schema of the counted rows, with the levels and bins that are known so far.
+        """Return the schema of the counted rows, with the levels and bins that are known so far.
 
-        It is public, or released once the fit has found levels and bins. It exists once the data
-        are opened.
+        It exists once the data are opened.
+
+        Returns
+        -------
+        Schema
+            Public, or released once the fit has found levels and bins.
+
+        Raises
+        ------
+        AssertionError
+            If the data are not opened yet.
         """
         assert self.counted is not None
         return self.counted
 
     @cached_property
     def modelled(self) -> ModelView:
-        """The attributes that the fit models, and the values that rules make impossible.
+        """Return the attributes that the fit models, and the values that rules make impossible.
 
         Attributes that follow from others by a rule of the schema are left out.
+
+        Returns
+        -------
+        ModelView
+            Public, or released once the fit has found levels and bins.
         """
         return ModelView(self.schema)
 
     @property
     def public(self) -> Schema:
-        """Schema of the modelled attributes, as it is public before the fit finds bins.
+        """Return the schema of the modelled attributes, as it is public before the fit finds bins.
 
         Numeric attributes whose bins the fit finds have the largest number of bins that it may
         find.
+
+        Returns
+        -------
+        Schema
+            Public.
         """
         return ModelView(before_fit(self.schema)).schema
 
     @property
     def strategy(self) -> Strategy:
-        """The strategy for missing values that the synthesizer requests. Public.
+        """Return the strategy for missing values that the synthesizer requests.
 
         The parameter ``missing`` names it.
+
+        Returns
+        -------
+        Strategy
+            Public.
+
+        Raises
+        ------
+        ParameterError
+            If the name is unknown.
         """
         return self.family.strategy(self.parameters.missing)
 
     @property
     def delta(self) -> float:
-        """Delta of the complete fit, as the parameter states it or by default. Public.
+        """Return the delta of the complete fit, as the parameter states it or by default.
 
         The default is 1e-6. For a declared number n of rows above 10,000 it is ``1 / (100 n)``.
+
+        Returns
+        -------
+        float
+            At least 0 and below 1. Public.
         """
         return chosen_delta(self.parameters.delta, self.parameters.n_rows)
 
     @property
     def delta_to_spend(self) -> float:
-        """The part of delta that is left for the noisy measurements of the fit. Public.
+        """Return the part of delta that is left for the noisy measurements of the fit.
 
         The budget of the measurements is converted at this delta. The rest of delta is the
         probability of releasing a rare level while the fit finds open levels.
+
+        Returns
+        -------
+        float
+            At least 0, rounded down. Public.
         """
         return float_down(exact(self.delta) - sum(exact(event.delta) for event in self.failures))
 
     @property
     def failures(self) -> tuple[ApproximateEvent, ...]:
-        """Accounting events for the probability that a fit releases a rare level. Public.
+        """Return the accounting events for the probability that a fit releases a rare level.
 
         They are charged in addition to the budget of the measurements if the fit finds levels. The
-        event has epsilon 0 and a tenth of the delta of the fit. The tuple is empty if all levels
-        are declared.
+        event has epsilon 0 and a tenth of the delta of the fit.
+
+        Returns
+        -------
+        tuple of ApproximateEvent
+            A single event, or none if all levels are declared. Public.
         """
         if not self.opened:
             return ()
@@ -180,10 +246,20 @@ class Request(Generic[P]):
 
     @property
     def budget(self) -> Filter:
-        """The unspent budget of all noisy measurements of the fit, as a new `Filter`. Public.
+        """Return the unspent budget of all noisy measurements of the fit, as a new `Filter`.
 
         It is computed from parameters and public facts alone. It is stated for the declared unit of
         protection.
+
+        Returns
+        -------
+        Filter
+            A budget to which nothing was charged. Public.
+
+        Raises
+        ------
+        ParameterError
+            If epsilon or delta has no valid value.
         """
         total = self.family.budget(self)
         if self.unit is None:
@@ -192,10 +268,15 @@ class Request(Generic[P]):
 
     @property
     def trainings(self) -> tuple[SampledGaussianEvent, ...]:
-        """Accounting events of the private trainings of networks in the fit. Public.
+        """Return the accounting events of the private trainings of networks in the fit.
 
         They are charged in addition to the budget of the measurements. A training reads random
-        samples of the private rows. The tuple is empty for families without networks.
+        samples of the private rows.
+
+        Returns
+        -------
+        tuple of SampledGaussianEvent
+            Empty for families without networks. Public.
         """
         return self.family.trainings(self)
 
@@ -210,7 +291,7 @@ class Request(Generic[P]):
         Returns
         -------
         BudgetPlan
-            The parts that all families have, and then the parts of this family.
+            The parts that all families have, and then the parts of this family. Public.
 
         Raises
         ------
@@ -318,7 +399,7 @@ class Request(Generic[P]):
         Returns
         -------
         Request
-            A request with that schema.
+            A request with that schema. Public.
         """
         private = self.parameters.bins == "private"
         return self.with_schema(with_pending_bins(schema, rebinnable) if private else schema)
@@ -334,7 +415,8 @@ class Request(Generic[P]):
         Returns
         -------
         Request
-            A request with that schema. It is this request if the schema is unchanged.
+            A request with that schema. It is this request if the schema is unchanged. As public
+            as the schema.
         """
         return self if schema == self.counted else replace(self, counted=schema)
 
@@ -359,7 +441,8 @@ class Learned:
         The marginals (tables of counts over a few attributes) that a noisy selection chose, by
         attribute names.
     complete : Total, optional
-        The released number of complete rows, if only complete rows were read.
+        The released number of complete rows, with the variance of its noise, if only complete
+        rows were read.
     schema : Schema, optional
         The schema of the fit, if the family changed more of it than bins. Public facts and released
         values.
@@ -368,6 +451,10 @@ class Learned:
     ------
     TypeError
         If ``total`` is not a `Total`.
+
+    Notes
+    -----
+    The object is a release, so it may be published.
 
     Examples
     --------
@@ -407,6 +494,12 @@ def plain_budget(request: Request[Any]) -> Filter:
     ------
     ParameterError
         If epsilon or delta has no valid value.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> plain_budget(Request(PrivBayes(epsilon=0.5))).epsilon
+    0.5
     """
     return Filter(request.parameters.epsilon, request.delta_to_spend)
 
@@ -483,6 +576,20 @@ class Family:
     ------
     ParameterError
         If a strategy is unknown.
+
+    Notes
+    -----
+    A session charges each release before it is computed. So a fit is private for any ``fit`` that
+    releases only values of its session.
+
+    Examples
+    --------
+    >>> def fit(session, plan, request):
+    ...     raise NotImplementedError
+    >>> def sample(fitted, n, rng, keep_missing):
+    ...     raise NotImplementedError
+    >>> Family(strategies=("joint", "observed"), fit=fit, sample=sample).strategy("joint").name
+    'joint'
     """
 
     strategies: tuple[str, ...]

@@ -81,6 +81,15 @@ class Fitted(Record):
         The id of the release whose file holds the model. Public.
     ledger : dict of str to object, or None
         The entry of a ledger that paid for the release: account, request, number and hash. Public.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
+    Notes
+    -----
+    `Synthesizer.fit` makes the record. Make no record by hand.
     """
 
     family: str
@@ -105,40 +114,64 @@ class Fitted(Record):
 
     @cached_property
     def unbinned(self) -> Schema:
-        """The schema of synthetic rows: the declared schema with the released levels.
+        """Return the schema of synthetic rows: the declared schema with the released levels.
 
-        It has no released bins. Public facts and released levels.
+        It has no released bins.
+
+        Returns
+        -------
+        Schema
+            Public facts and released levels.
         """
         return with_levels(self.declared, self.levels)
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema of the fit: the declared schema with the released levels and bins."""
+        """Return the schema of the fit: the declared schema with the released levels and bins.
+
+        Returns
+        -------
+        Schema
+            Public facts, and released levels and bins.
+        """
         return self.unbinned.with_bins(self.bins)
 
     @cached_property
     def modelled(self) -> ModelView:
-        """The attributes that the model describes: the schema of the fit, simplified by its rules.
+        """Return the attributes that the released model describes, as a view of the schema.
 
-        Attributes that follow from others are left out. "Not applicable" is one more level.
+        Attributes that follow from others by a rule are left out. "Not applicable" is one more
+        level.
+
+        Returns
+        -------
+        ModelView
+            Public facts, and released levels and bins.
         """
         return ModelView(self.schema)
 
     @property
     def design(self) -> float:
-        """Released design effect of the units and weights of the rows, a float above 0.
+        """Return the released design effect of the units and weights of the fitted rows.
 
         It is the variance of sums over rows, relative to independent rows that count as one.
 
-        It is 1 if all rows count equally and each row is a unit of its own.
+        Returns
+        -------
+        float
+            A factor above 0. It is 1 if all rows count equally and each row is a unit of its
+            own. Released.
         """
         return 1.0 if self.size is None else self.size.design
 
     @property
     def counted_rows(self) -> float:
-        """The released total weight of the fitted rows, or their released number without weights.
+        """Return the released total weight of the fitted rows, or their number without weights.
 
-        It is at least 1. Weights are in units of the largest weight that counts.
+        Returns
+        -------
+        float
+            At least 1. Weights are in units of the largest weight that counts. Released.
         """
         weighted = self.size is not None and self.size.weight is not None
         # For weighted rows, `n_rows` is the effective number of independent rows.
@@ -182,15 +215,26 @@ class Fitted(Record):
 
     @property
     def released_bins(self) -> dict[str, Binning]:
-        """The bins that the fit released, by name of the numeric attribute.
+        """Return the bins of numeric attributes that the fit released.
 
-        Each entry names the id of its release. Declared bins are not included.
+        Declared bins are not included.
+
+        Returns
+        -------
+        dict of str to Binning
+            Bins by name of the attribute. Each entry names the id of its release. Released.
         """
         return name_release(self.bins, self.release)
 
     @property
     def is_weighted(self) -> bool:
-        """Whether the fitted rows were counted by a survey weight. Public."""
+        """Return whether the fitted rows were counted by a survey weight.
+
+        Returns
+        -------
+        bool
+            True if a condition of the guarantee names a weight. Public.
+        """
         return any(isinstance(c, WeightsOfRows) for c in self.guarantee.conditions)
 
     def _coheres(self) -> bool:
@@ -219,7 +263,7 @@ class Fitted(Record):
         Returns
         -------
         bytes
-            UTF-8 text without private values.
+            JSON in UTF-8, with released and public values only.
         """
         document = self.to_document()
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")

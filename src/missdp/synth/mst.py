@@ -173,7 +173,8 @@ class MST(Synthesizer):
 
     References
     ----------
-    McKenna, Miklau, Sheldon (2021), "Winning the NIST Contest", JPC 11(3).
+    McKenna, Miklau, Sheldon (2021), "Winning the NIST contest: a scalable and general approach to
+    differentially private synthetic data", Journal of Privacy and Confidentiality 11(3).
 
     Examples
     --------

@@ -67,15 +67,24 @@ class Claim:
     Parameters
     ----------
     pairs : tuple of (float, float)
-        Pairs (epsilon, delta) of approximate DP that are claimed, all of them at once.
+        Pairs (epsilon, delta) of approximate DP that are claimed, all of them at once. Epsilon
+        is at least 0, and delta is in [0, 1].
     mu : float, default infinity
-        Parameter mu of Gaussian differential privacy that is claimed. Infinity claims nothing.
+        Parameter mu of Gaussian differential privacy that is claimed, at least 0. Infinity
+        claims nothing.
 
     Notes
     -----
     Let ``alarms`` be the chance of a false alarm. Each (epsilon, delta) allows at most
     ``exp(epsilon) * alarms + delta`` hits, and at most ``1 - exp(-epsilon) * (1 - alarms -
     delta)``. mu-GDP allows ``Phi(mu + Phi^-1(alarms))`` (Dong, Roth & Su 2022).
+
+    A claim holds public numbers only.
+
+    References
+    ----------
+    Dong, Roth, Su (2022), "Gaussian differential privacy", Journal of the Royal Statistical Society
+    B 84(1).
 
     Examples
     --------
@@ -97,7 +106,7 @@ class Claim:
         Returns
         -------
         float
-            A chance in [alarms, 1].
+            A chance in [alarms, 1]. Public.
         """
         bounds = [1.0, float(ndtr(self.mu + ndtri(alarms)))]
         for epsilon, delta in self.pairs:
@@ -135,7 +144,12 @@ class Claim:
         Returns
         -------
         Claim
-            It has the pairs of both claims, and the smaller mu.
+            It has the pairs of both claims, and the smaller mu. Public.
+
+        Examples
+        --------
+        >>> Claim(((1.0, 0.0),)).and_also(Claim((), mu=0.5)).mu
+        0.5
         """
         return Claim((*self.pairs, *other.pairs), min(self.mu, other.mu))
 
@@ -152,7 +166,12 @@ class Claim:
         Returns
         -------
         Claim
-            It may claim nothing if no bound is proven for the events.
+            The claim. It may claim nothing if no bound is proven for the events. Public.
+
+        Raises
+        ------
+        ParameterError
+            If an element is not an `Event`.
         """
         if isinstance(events, Claim):
             return events
@@ -201,7 +220,12 @@ def mu_of(event: Event) -> float:
     Returns
     -------
     float
-        A mu, at least 0, or infinity if no mu is proven.
+        A mu, at least 0, or infinity if no mu is proven. Public.
+
+    References
+    ----------
+    Dong, Roth, Su (2022), "Gaussian differential privacy", Journal of the Royal Statistical Society
+    B 84(1).
 
     Examples
     --------
@@ -241,15 +265,15 @@ class Audit(Record):
     subject : str
         Name of the audited code.
     trials : int
-        Runs on each of the two tables. A quarter of them chose the threshold.
+        Number of runs on each of the two tables. A quarter of them chose the threshold.
     hits : float
         Share of runs on the table with the row that passed the threshold, in [0, 1].
     alarms : float
         Share of runs on the table without the row that passed the threshold, in [0, 1].
     mu_emp : float
-        Point estimate of mu, the parameter of Gaussian DP, from these shares.
+        Point estimate of mu, the parameter of Gaussian DP, from these shares. At least 0.
     mu_low : float
-        Lower confidence bound on mu.
+        Lower confidence bound on mu, at least 0.
     mu_claim : float
         The largest mu that the claim allows at a share of false alarms within its bounds.
     flagged : bool
@@ -284,12 +308,15 @@ class Audit(Record):
 
     @property
     def ratio(self) -> float:
-        """Ratio of the attacker's estimated mu and the claimed mu: ``mu_emp / mu_claim``.
+        """Return the ratio of an attacker's estimated mu and the claimed mu of a privacy claim.
+
+        It is ``mu_emp / mu_claim``. Mu is the parameter of Gaussian DP.
 
         Returns
         -------
         float
-            A ratio near 1 shows that the claim is tight. It is infinite if the claimed mu is 0.
+            At least 0. A ratio near 1 shows that the claim is tight. It is infinite if the
+            claimed mu is 0.
         """
         return self.mu_emp / self.mu_claim if self.mu_claim else math.inf
 
@@ -318,9 +345,9 @@ def judge(
     Parameters
     ----------
     present : ndarray of float, shape (n_runs,)
-        The statistic in independent runs on the table with the row.
+        The statistic in independent runs on the table with the row. At least two runs.
     absent : ndarray of float, shape (n_runs,)
-        The statistic in independent runs on the table without the row.
+        The statistic in independent runs on the table without the row. At least two runs.
     claim : Claim
         The claim that is tested.
     confidence : float, default 0.95
@@ -332,6 +359,16 @@ def judge(
     -------
     Audit
         The shares of hits and false alarms, and the verdict.
+
+    Notes
+    -----
+    The numbers come from example tables and are not private. If the claim is true, the verdict
+    refutes it with a probability of at most ``1 - confidence``.
+
+    References
+    ----------
+    Clopper, Pearson (1934), "The use of confidence or fiducial limits illustrated in the case of
+    the binomial", Biometrika 26.
 
     Examples
     --------
@@ -430,7 +467,7 @@ def audit(
     confidence : float, default 0.95
         Confidence of the verdict, above 0 and below 1.
     seed : int, default 0
-        Seed of the noise of all runs.
+        Seed of the noise of all runs, at least 0.
     subject : str, default "audit"
         Name of the audited code.
 
@@ -443,6 +480,10 @@ def audit(
     ------
     ParameterError
         If a number is out of range, or the scale of a mechanism's noise cannot be changed.
+
+    Notes
+    -----
+    The result has no privacy guarantee, since it is computed from exact numbers of the tables.
 
     Examples
     --------
@@ -562,7 +603,7 @@ def audit_synthesizer(
     confidence : float, default 0.95
         Confidence of the verdict, above 0 and below 1.
     seed : int, default 0
-        Seed of the noise of all runs.
+        Seed of the noise of all runs, at least 0.
 
     Returns
     -------
@@ -574,6 +615,17 @@ def audit_synthesizer(
     ------
     ParameterError
         If ``family`` is not a class of synthesizers, lacks a strategy, or a number is out of range.
+
+    Notes
+    -----
+    The result has no privacy guarantee, since it is computed from exact numbers of the tables.
+
+    Examples
+    --------
+    >>> from missdp import PrivBayes
+    >>> results = audit_synthesizer(PrivBayes, strategies=["joint"], trials=20)
+    >>> results["joint"].trials, results["joint"].flagged
+    (20, False)
     """
     _check(trials, confidence, scale)
     return {

@@ -89,14 +89,14 @@ def example_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float 
     n : int
         Number of rows, at least 0.
     seed : int, default 0
-        Seed of the cells.
+        Seed of the cells, at least 0.
     missing_rate : float, default 0.2
         Probability that a nullable cell is missing, in [0, 1].
 
     Returns
     -------
     Table
-        Not private.
+        The table, with ``n`` rows. Not private.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def canary(schema: Schema, n: int) -> tuple[Table, Table]:
     schema : Schema
         Schema of the tables.
     n : int
-        Number of equal rows.
+        Number of equal rows, at least 0.
 
     Returns
     -------
@@ -246,9 +246,9 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
     schema : Schema
         Schema of the tables.
     trials : int
-        Number of pairs.
+        Number of pairs, at least 0.
     seed : int
-        Seed of the cells.
+        Seed of the cells, at least 0.
 
     Yields
     ------
@@ -258,6 +258,16 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
         The table with the additional rows.
     rows : dict of str to ndarray of int64
         For each attribute, the codes of the additional rows.
+
+    Notes
+    -----
+    The tables are examples and not private.
+
+    Examples
+    --------
+    >>> few, more, rows = next(neighbours(TINY, trials=1, seed=0))
+    >>> len(few), len(more), sorted(rows)
+    (0, 1, ['x', 'y'])
     """
     rng, more = np.random.default_rng(seed), _max_rows(schema)
     for trial in range(trials):

@@ -133,7 +133,7 @@ class Finding(Record):
     check : str
         Group of promises, such as "sensitivity".
     what : str
-        The promise.
+        The promise, such as "each charge pays for one read".
     case : str
         The case of the check: a strategy, a pair of tables.
     passed : bool
@@ -142,6 +142,11 @@ class Finding(Record):
         The observation, and the remedy after a failure.
     checked : bool, default True
         False if the promise could not be checked, for the reason in ``detail``.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
 
     Examples
     --------
@@ -177,6 +182,11 @@ class Report(Record):
     findings : tuple of Finding
         One finding for each promise and case, in the order of the checks.
 
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
     Examples
     --------
     >>> paid = Finding("sensitivity", "each charge pays for one read", "joint", True)
@@ -193,7 +203,7 @@ class Report(Record):
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """Findings of promises that were checked and are not kept.
+        """Return the findings of promises that were checked and are not kept.
 
         Returns
         -------
@@ -204,7 +214,7 @@ class Report(Record):
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
-        """Findings of promises that could not be checked here, and need a proof of another kind.
+        """Return the findings of promises that could not be checked, and need another proof.
 
         Returns
         -------
@@ -215,12 +225,12 @@ class Report(Record):
 
     @property
     def passed(self) -> bool:
-        """True if every promise that could be checked is kept.
+        """Return whether every promise that could be checked is kept.
 
         Returns
         -------
         bool
-            It does not cover the promises of `unchecked`.
+            True if no checked promise fails. Promises of `unchecked` do not count.
         """
         return not self.failures
 

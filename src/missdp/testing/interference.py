@@ -107,6 +107,10 @@ def check_non_interference(
         If the subject is neither a class of synthesizers nor a function, lacks a strategy, or
         options of a synthesizer are given for a function.
 
+    Notes
+    -----
+    A report without failures is no proof: other tables may show a difference.
+
     Examples
     --------
     >>> from missdp import PrivBayes

@@ -71,6 +71,10 @@ class Answer:
     released : object
         The released value.
 
+    Notes
+    -----
+    The object holds exact numbers, so make it from example tables only.
+
     Examples
     --------
     >>> from missdp import PrivBayes
@@ -229,9 +233,10 @@ class RecordingNoise(SeededNoise):
     seed : int
         Seed of the noise, at least 0.
     scale : float, default 1.0
-        Draw the noise with so many times its scale: a bug that an audit must find.
+        Draw the noise with so many times its scale, above 0. A factor other than 1 is a bug
+        that an audit must find.
     stop_after : int, optional
-        Stop the caller after so many answers, by raising ``StopRecording``.
+        Stop the caller after so many answers, at least 1, by raising ``StopRecording``.
 
     Attributes
     ----------
@@ -246,6 +251,10 @@ class RecordingNoise(SeededNoise):
     ------
     ParameterError
         If the recording is installed already.
+
+    Notes
+    -----
+    A recording holds exact numbers and gives no privacy. Never use it on private rows.
 
     Examples
     --------
@@ -291,7 +300,7 @@ class RecordingNoise(SeededNoise):
         Returns
         -------
         object
-            The released value.
+            The released value, of a type that depends on the mechanism.
 
         Raises
         ------
@@ -308,6 +317,8 @@ class RecordingNoise(SeededNoise):
         """Return rows of an example table whose reads outside of an answer are counted.
 
         The attribute ``outside_reads`` counts them.
+
+        A fit must read rows in answers only, so that each read is charged.
 
         Parameters
         ----------
@@ -352,7 +363,7 @@ class RecordingNoise(SeededNoise):
         Returns
         -------
         object
-            The released value.
+            The released value, of a type that depends on the mechanism.
 
         Raises
         ------
@@ -383,14 +394,19 @@ class RecordingNoise(SeededNoise):
         Parameters
         ----------
         scale : float
-            Requested scale of the noise, above 0.
+            Requested scale of the noise, above 0, at most 2**40.
         size : int or tuple of int
             Shape of the result.
 
         Returns
         -------
-        ndarray of int
-            Noise of the shape ``size``.
+        ndarray of int64
+            Noise of the shape ``size``. Seeded, so it gives no privacy.
+
+        Raises
+        ------
+        ParameterError
+            If the scale, or the scale times the factor, is out of range.
         """
         return super().discrete_laplace(self._scaled(scale), size)
 
@@ -400,14 +416,19 @@ class RecordingNoise(SeededNoise):
         Parameters
         ----------
         sigma : float
-            Requested scale of the noise, about its standard deviation, above 0.
+            Requested scale of the noise, about its standard deviation. Above 0, at most 2**40.
         size : int or tuple of int
             Shape of the result.
 
         Returns
         -------
-        ndarray of int
-            Noise of the shape ``size``.
+        ndarray of int64
+            Noise of the shape ``size``. Seeded, so it gives no privacy.
+
+        Raises
+        ------
+        ParameterError
+            If sigma, or sigma times the factor, is out of range.
         """
         return super().discrete_gaussian(self._scaled(sigma), size)
 
@@ -427,6 +448,13 @@ class RecordingNoise(SeededNoise):
         -------
         int
             Number of the selected candidate, from 0.
+
+        Raises
+        ------
+        ParameterError
+            If there is no score, or the scale is out of range.
+        DataError
+            If a score is not finite.
         """
         return super().noisy_max(scores, self._scaled(scale), **more)
 
@@ -436,7 +464,7 @@ class RecordingNoise(SeededNoise):
         Returns
         -------
         numpy.random.Generator
-            A generator that has a stream of its own for each call.
+            A generator with a separate stream for each call. Its draws give no privacy.
         """
         self.generators += 1
         return _PerCall(self.seed, self.generators)
@@ -490,6 +518,10 @@ class ReplayedNoise(RecordingNoise):
     ParameterError
         If the recording is installed already.
 
+    Notes
+    -----
+    A repetition holds exact numbers and gives no privacy. Never use it on private rows.
+
     Examples
     --------
     >>> from missdp import PrivBayes
@@ -532,7 +564,7 @@ class ReplayedNoise(RecordingNoise):
         Returns
         -------
         object
-            The recorded value.
+            The recorded value, of a type that depends on the mechanism.
 
         Raises
         ------

@@ -101,9 +101,9 @@ def check_sensitivity(
         (table, neighbour, row), as `neighbours` yields them, required attributes are checked
         too.
     trials : int, default 20
-        Pairs of neighbours for each strategy.
+        Number of pairs of neighbours for each strategy, at least 1.
     seed : int, default 0
-        Seed of tables and noise.
+        Seed of tables and noise, at least 0.
 
     Returns
     -------
@@ -117,6 +117,10 @@ def check_sensitivity(
     ParameterError
         If the subject is neither a class of synthesizers nor a function, lacks a strategy, or
         options of a synthesizer are given for a function.
+
+    Notes
+    -----
+    A report without failures is no proof: other pairs of tables may change numbers further.
 
     Examples
     --------

@@ -45,12 +45,12 @@ def check_synthesizer(
         Schema of the example tables. At least one attribute must be nullable. There are two
         default schemas: ``SCHEMA``, and ``RULED`` with kinds of missing and rules.
     trials : int, default 12
-        Pairs of neighbours for the check of sensitivities.
+        Number of pairs of neighbours for the check of sensitivities, at least 1.
     audit_trials : int, default 100
         Runs of the audit on each of two tables, at least 20. 0 leaves the audit out. More runs
         find smaller mistakes.
     seed : int, default 0
-        Seed of tables and noise.
+        Seed of tables and noise, at least 0.
 
     Returns
     -------
@@ -63,6 +63,10 @@ def check_synthesizer(
         If any promise is not kept. The message lists all of them, with remedies.
     ParameterError
         If ``family`` is not a class of synthesizers, or lacks a strategy.
+
+    Notes
+    -----
+    A report without failures is no proof: other tables may show a difference.
 
     Examples
     --------

@@ -39,9 +39,18 @@ _BOUND_SLACK = 2.0**-36  # rounding error of the logarithm of a private bound
 
 
 class UnknownMechanismError(BrokenPromise):
-    """No function that checks or audits answers is registered for the type of a mechanism.
+    """Error: no function that checks answers is registered for the type of a mechanism.
 
-    `undercharges` and `log_ratio` raise it. Register a function for the type of the mechanism.
+    `undercharges` and `log_ratio` raise it. `check_sensitivity` lists it as a failure. Register a
+    function for the type of the mechanism.
+
+    Examples
+    --------
+    >>> try:
+    ...     undercharges("my mechanism", PureEvent(epsilon=0.5), 3, 4)
+    ... except UnknownMechanismError as error:
+    ...     print(type(error).__name__)
+    UnknownMechanismError
     """
 
 
@@ -67,8 +76,9 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
     Returns
     -------
     str or None
-        A message with the distance of the exact numbers and the allowed distance. Or a message
-        that the type of the event does not pay for this mechanism.
+        None if the event pays. Otherwise a message with the distance of the exact numbers and
+        the allowed distance. Or a message that the type of the event does not pay for this
+        mechanism.
 
     Raises
     ------
@@ -117,12 +127,17 @@ def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
     Returns
     -------
     float
-        Natural logarithm. Above 0 if the answer is likelier given ``exact``.
+        Natural logarithm of the ratio of the two likelihoods. Above 0 if the answer is likelier
+        given ``exact``.
 
     Raises
     ------
     UnknownMechanismError
         If no function is registered for the type of the mechanism.
+
+    Notes
+    -----
+    The ratio is computed from exact numbers, so use example tables only.
 
     Examples
     --------
