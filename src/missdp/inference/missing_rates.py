@@ -60,7 +60,8 @@ def _weights_of_both(
     The numbers are four quarters of the table and two missing counts. The weights are those of
     least squares by the precision of each number. The last result is the standard deviation.
     """
-    cells = np.outer(*([n - 1, 1] for n in shape)).ravel()  # of each quarter of the table
+    first, second = ([n - 1, 1] for n in shape)
+    cells = np.outer(first, second).ravel()  # of each quarter of the table
     noise = np.append(std * np.sqrt(cells), missing_stds)
     # Rows: neither missing, only the second, only the first, both. Then the two missing counts.
     of = np.array([[1, -1, -1], [-1, 0, 1], [-1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
