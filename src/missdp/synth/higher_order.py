@@ -206,9 +206,8 @@ def _visible_candidates(session: Session, marginals: NoisyMarginals, noise: Nois
     visible, total = list[Clique](), 0
     by_cells = sorted(search_candidates(sizes), key=lambda c: math.prod(sizes[a] for a in c))
     for clique in by_cells:
-        cells = math.prod(len(marginals.one_way[a]) for a in clique)
-        total += cells
-        if cells > max_cells or total > _MAX_TOTAL_CELLS:
+        total += math.prod(len(marginals.one_way[a]) for a in clique)
+        if math.prod(sizes[a] for a in clique) > max_cells or total > _MAX_TOTAL_CELLS:
             break
         if math.prod(session.facts.shape(tuple(names[a] for a in clique))) <= MAX_CELLS:
             visible.append(clique)

@@ -737,7 +737,7 @@ def fit_pairs(
             strengths=smoothing.strengths,
         )
         rows = row_model.sample(n, rng)
-        if extend is not None and turn == _EXTENDED:
+        if extend is not None and turn == min(_EXTENDED, release.turns):
             plain = extend(completed, rows)
             release = replace(plain, numbers=release.numbers)
         missing, before = completed.masks.draw(rows, rng), tables.tables
