@@ -1,4 +1,4 @@
-"""Search for marginals that pairs miss: what it selects, and its privacy by exact answers."""
+"""The search for larger marginals selects exclusive ors, and its exact answers are charged."""
 
 import math
 

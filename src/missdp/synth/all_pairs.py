@@ -326,10 +326,11 @@ class AllPairs(Synthesizer):
     towards smooth functions of their ranks, by empirical Bayes. Trends then survive noise that
     hides single cells.
 
-    Search: with ``workload="auto"``, 3 % of the remaining budget selects and measures marginals,
-    one after another, until noise hides what pairs miss. Candidates are all triples of up to 50
-    attributes, and all quadruples of up to 12. Of more attributes, those with the fewest levels
-    are candidates. The unspent rest releases all pairs again.
+    Search: with ``workload="auto"``, 3 % of the remaining budget pays for a search. It selects and
+    measures one marginal after another, until noise hides the dependence that pairs lack. All
+    triples of up to 50 attributes are candidates, and all quadruples of up to 12. With more
+    attributes, only those with the fewest levels form candidates. The unspent rest releases all
+    pairs again.
 
     References
     ----------
