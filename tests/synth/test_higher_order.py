@@ -15,7 +15,7 @@ from missdp.session.counted_rows import CountedRows
 from missdp.session.scores import MISFIT_SENSITIVITY
 from missdp.sources import MemorySource, strategy_named
 from missdp.synth.higher_order import search_candidates
-from missdp.testing import RecordingNoise, ReplayedNoise, undercharges
+from missdp.testing import RecordingNoise, ReplayedNoise, audit_synthesizer, undercharges
 
 pytestmark = pytest.mark.filterwarnings("ignore::missdp.synth.noisy_counts.SmallTableWarning")
 NAMES = tuple("abcde")
@@ -171,3 +171,16 @@ def test_auto_one_unit_changes_no_answer_by_more_than_its_event(unit, weight, ho
 
 def _is_selection(answer):
     return isinstance(answer.event, SelectionEvent)
+
+
+@pytest.mark.long
+def test_auto_audit_stays_below_the_claim():
+    """All releases of many fits together bound the knowledge about one row by the claim."""
+    codes = codes_of(600, 2)
+    tables = table_of(codes), table_of(np.append(codes, [[1, 1, 1, 1, 1]], axis=0))
+    options = {"epsilon": 11.0, "delta": 1e-6, "workload": "auto"}
+    audit = audit_synthesizer(
+        AllPairs, parameters=options, strategies=["joint"], tables=tables, trials=20
+    )["joint"]
+    assert not audit.flagged
+    assert not audit.blind
