@@ -19,7 +19,7 @@ from missdp.estimate.within_bins import WithinBinDraw, WithinBins
 from missdp.schema import Numeric
 from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
-from missdp.synth.workload import candidates
+from missdp.synth.workload import candidates, fixed_workload
 from missdp.threads import one_blas_thread
 from missdp.types import Clique, Floats
 
@@ -222,7 +222,8 @@ def require_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
 
 def _check_measured(model: AIM | MST | AllPairs, cliques: Sequence[Clique]) -> None:
     """Raise for tables that are not in the workload, before anything is computed."""
-    measured = [*model.tables_.higher_order, *candidates(model.workload, model.modelled_)]
+    workload = fixed_workload(model.workload)
+    measured = [*model.tables_.higher_order, *candidates(workload, model.modelled_)]
     every_pair = isinstance(model, AllPairs)
     for clique in cliques:
         if not ((every_pair and len(clique) < 3) or is_within(clique, measured)):

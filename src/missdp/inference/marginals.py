@@ -192,8 +192,21 @@ class NoisyMarginals(Record):
 
     def higher_order_targets(self, masks: MissingnessModel, rows: Ints) -> dict[Clique, Floats]:
         """Return the larger marginals of complete rows, by rows of a model."""
-        counts, stds = self.higher_order, self.higher_order_stds
+        counts, stds = self._with_triples()
         return complete_marginals(counts, stds, masks, rows, self.sizes)
+
+    def _with_triples(self) -> tuple[dict[Clique, Floats], dict[Clique, float]]:
+        """Return larger marginals and the triples inside them, by all their releases."""
+        counts, stds = self.higher_order, self.higher_order_stds
+        for clique, table in self.higher_order.items():
+            for axes in combinations(range(len(clique)), 3) if len(clique) > 3 else ():
+                others = tuple(i for i in range(len(clique)) if i not in axes)
+                added = math.prod(table.shape[i] for i in others)
+                triple = tuple(clique[i] for i in axes)
+                new = table.sum(axis=others), self.stds[clique] * math.sqrt(added)
+                before = (counts[triple], stds[triple]) if triple in counts else None
+                counts[triple], stds[triple] = precision_mean(before, new) if before else new
+        return counts, stds
 
     @property
     def marginal_stds(self) -> list[Floats]:

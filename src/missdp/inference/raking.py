@@ -20,6 +20,7 @@ Efron and Morris 1973).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from math import inf, prod
 
 import numpy as np
@@ -384,6 +385,45 @@ def scaled_to(table: Floats, marginals: Sequence[Floats], *, sweeps: int = _SCAL
         if furthest < _SCALED:
             break
     return table
+
+
+def scaled_to_smaller(
+    tables: Mapping[Clique, Floats], smaller: Mapping[Clique, Floats]
+) -> dict[Clique, Floats]:
+    """Return larger tables scaled to tables of their subsets, by iterative proportional fitting.
+
+    Rows cannot be weighted such that tables hold if the tables contradict each other.
+
+    Parameters
+    ----------
+    tables : mapping of clique to ndarray
+        Shares of the rows in the cells of three or more attributes.
+    smaller : mapping of clique to ndarray
+        Shares of the rows in the cells of pairs. Pairs without a table are not changed.
+
+    Returns
+    -------
+    dict of clique to ndarray
+        The scaled tables. Larger tables are scaled to the scaled tables of their subsets.
+    """
+    scaled = dict(smaller)
+    for clique in sorted(tables, key=len):
+        subsets = [
+            axes
+            for k in range(2, len(clique))
+            for axes in combinations(range(len(clique)), k)
+            if tuple(clique[i] for i in axes) in scaled
+        ]
+        table = tables[clique]
+        for _ in range(_SCALINGS):
+            for axes in subsets:
+                others = tuple(i for i in range(len(clique)) if i not in axes)
+                current = table.sum(axis=others, keepdims=True)
+                aim = np.expand_dims(scaled[tuple(clique[i] for i in axes)], others)
+                factor = np.divide(aim, current, out=np.ones_like(current), where=current > 0)
+                table = table * factor
+        scaled[clique] = table / table.sum()
+    return {clique: scaled[clique] for clique in tables}
 
 
 def shrunk(

@@ -22,6 +22,7 @@ from missdp.schema import Schema
 from missdp.session import LevelMerge, Marginal, Noise, RowProducts, Session
 from missdp.synth.base import Synthesizer
 from missdp.synth.family import Family, Learned, Request, gaussian_budget
+from missdp.synth.higher_order import PairExtension
 from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.learn_pairs import (
     PairRelease,
@@ -42,7 +43,7 @@ from missdp.synth.shared_steps import (
 )
 from missdp.synth.split import MASKS, BudgetPlan, Part
 from missdp.synth.uncertain import resample_pairs
-from missdp.synth.workload import MAX_CELLS, Workload, named_marginals
+from missdp.synth.workload import AUTO, MAX_CELLS, Workload, fixed_workload, named_marginals
 from missdp.types import Clique, Floats
 
 _PAIRS = "all pairs"  # name of the part of a budget
@@ -126,10 +127,9 @@ def _count_share(request: Request[Any]) -> float:
 
 def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
     """Return the cost of all pairs: the remaining budget, limited to their part if it has a cap."""
-    part = plan.cost(_PAIRS)
-    if plan.limits is None or session.remaining.amount < part.amount:
-        return session.remaining
-    return part
+    part, search = plan.cost(_PAIRS), plan.cost(SEARCH).amount
+    remaining = replace(session.remaining, amount=session.remaining.amount - search)
+    return remaining if plan.limits is None or remaining.amount < part.amount else part
 
 
 def _plan(request: Request[AllPairs]) -> list[Part]:
@@ -147,6 +147,8 @@ def _plan(request: Request[AllPairs]) -> list[Part]:
         parts.append(Part(TOP_UP, TOP_UP_SHARE, required_sets, weights=tuple(named.values())))
     if request.strategy.models_missingness and (masks := math.comb(len(schema.nullable), 2)):
         parts.append(Part(MASKS, MASKS_SHARE, request.required_sets([()]), count=masks))
+    if request.parameters.workload == AUTO:
+        parts.append(Part(SEARCH, _SEARCH_SHARE, request.required_sets([()]), kind="other"))
     return [*parts, pairs_part(request)]
 
 
@@ -168,11 +170,14 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
     )
     request.report("fitting", 0.3)
     selective = session.facts.strategy.models_missingness
+    extension = PairExtension(session, release, plan.cost(SEARCH)) if SEARCH in plan else None
     model = fit_pairs(
         release,
         model_facts(request.modelled, one_way.levels, selective=selective),
         rng=session.generator(),
+        extend=extension,
     )
+    release = extension.release if extension else release
     release = release.settle_tails(model, session.generator())
     numbers = dict(zip(names, release.numbers, strict=False))
     schema = with_shares(request.schema, numbers)
@@ -187,12 +192,18 @@ TOP_UP = "tables of the workload"
 TOP_UP_SHARE = 0.12
 """Share for all these tables together, in the budget that remains after one-way marginals."""
 
+SEARCH = "marginals that pairs miss"
+"""Name of the part of a budget for the search of ``workload="auto"``."""
+
+_SEARCH_SHARE = 0.03
+"""Share of this search, in the budget that remains after one-way marginals and masks."""
+
 _MAX_TABLES = 100  # tables of three or more attributes: the noise of more tables is too large
 
 
 def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
     """Return the larger tables that the workload names, with their weights."""
-    named = named_marginals(request.parameters.workload, schema)
+    named = named_marginals(fixed_workload(request.parameters.workload), schema)
     larger = {clique: weight for clique, weight in named.items() if len(clique) > 2}
     if len(larger) > _MAX_TABLES:
         raise ParameterError(
@@ -275,11 +286,13 @@ class AllPairs(Synthesizer):
         from the released marginals and number of rows, epsilon and delta.
     first_share : float from 0.0001 to 0.99, optional
         Share of the budget for the one-way marginals, by default 0.08.
-    workload : int, iterable of tuple of str, or mapping of tuple of str to float, default 2
-        Marginals that should be accurate in addition to all pairs. An integer k from 1 to 4 means
-        all marginals of k attributes. Otherwise tuples of 1 to 4 attribute names, or weights from
-        1e-9 to 1e9 by such tuples. At most 100 marginals have three or four attributes. They share
-        12 % of the budget that remains after the one-way marginals, by their weights.
+    workload : "auto", int, iterable of tuple of str, or mapping of tuple of str to float, default 2
+        Marginals that should be accurate in addition to all pairs. ``"auto"`` selects up to eight
+        marginals of three or four attributes that pairs describe badly. See Notes. An integer k
+        from 1 to 4 means all marginals of k attributes. Otherwise tuples of 1 to 4 attribute names,
+        or weights from 1e-9 to 1e9 by such tuples. At most 100 marginals have three or four
+        attributes. They share 12 % of the budget that remains after the one-way marginals, by their
+        weights.
     imputer : {"marginal", "random", "mean"}, default "marginal"
         Rule by which ``missing="impute-first"`` fills missing cells. ``"marginal"`` draws from a
         noisy one-way marginal. ``"mean"`` fills a numeric attribute with its noisy mean, and draws
@@ -312,6 +325,12 @@ class AllPairs(Synthesizer):
     fitted to the corrected tables, in turns. If attributes are ordered, dependence is shrunk
     towards smooth functions of their ranks, by empirical Bayes. Trends then survive noise that
     hides single cells.
+
+    Search: with ``workload="auto"``, 3 % of the remaining budget pays for a search. It selects and
+    measures one marginal after another, until noise hides the dependence that pairs lack. All
+    triples of up to 50 attributes are candidates, and all quadruples of up to 12. With more
+    attributes, only those with the fewest levels form candidates. The unspent rest releases all
+    pairs again.
 
     References
     ----------
@@ -349,7 +368,7 @@ class AllPairs(Synthesizer):
         rivals=("AIM (--method aim)",),
     )
 
-    workload: Workload = 2
+    workload: Workload | Literal["auto"] = 2
     clip: float | Literal["auto"] = "auto"
     first_share: float | None = None
     imputer: Imputer = "marginal"

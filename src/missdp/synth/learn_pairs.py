@@ -7,7 +7,7 @@ short. Everything here is post-processing of answers of a session.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from missdp.inference.completion import (
     rows_enough,
 )
 from missdp.inference.conditional_models import Pair
-from missdp.inference.counts import enforce_decreasing_tails, project_to_simplex
+from missdp.inference.counts import enforce_decreasing_tails, precision_mean, project_to_simplex
 from missdp.inference.fit_conditional_models import fit_conditional_models
 from missdp.inference.marginals import NoisyMarginals, combined_marginal
 from missdp.inference.missing_rates import both_missing
@@ -43,6 +43,7 @@ from missdp.inference.product_sums import (
     independent_rows,
     number_covariances,
 )
+from missdp.inference.raking import scaled_to_smaller
 from missdp.inference.smoothing import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Ordinal
 from missdp.schema.modelled import ModelView
@@ -73,6 +74,7 @@ _POINTS = 4096  # rows with which clipping is estimated at first
 _ROWS = 20_000  # rows of the model with which the clipping bias is estimated
 _TARGET_ROWS = 40_000  # rows of the model towards which raking targets are shrunk
 _TURNS = 3  # smallest number of corrections of the clipping bias
+_EXTENDED = 2  # turn in which a search extends the release
 _MAX_TURNS = 12  # largest number of corrections of the clipping bias
 _MIN_CHANGE = 0.2  # SDs of noise: stop when tables change by less
 _MAX_CHANGE_RATIO = 0.8  # stop when a turn shrinks the change by less than this factor
@@ -259,6 +261,51 @@ def release_pairs(
         groups |= {n.name: np.arange(n.size) for n, number in fine if number is not None}
     released = session.apply(LevelMerge(groups)).measure(plan, cost).value
     return PairRelease(marginals, released, plan, used)
+
+
+def release_again(session: Session, release: PairRelease, cost: Cost) -> PairRelease:
+    """Release all pairs once more, and return the mean of both releases by their precisions.
+
+    Parameters
+    ----------
+    session : Session
+        Answers `RowProducts`.
+    release : PairRelease
+        The first release, with sums of products.
+    cost : Cost
+        Cost of the second release.
+
+    Returns
+    -------
+    PairRelease
+        The release, with less noise in its sums of products.
+    """
+    first, plan, names = release.products, release.plan, session.facts.schema.names
+    assert first is not None
+    assert plan is not None
+    groups = release.marginals.groups(names)
+    if any(release.numbers):
+        session = session.apply(FineCodes())
+        fine = zip(session.facts.schema, release.numbers, strict=True)
+        groups |= {n.name: np.arange(n.size) for n, number in fine if number is not None}
+    second: Products = session.apply(LevelMerge(groups)).measure(plan, cost).value
+
+    def mean(one: Mapping[Any, Floats], other: Mapping[Any, Floats]) -> dict[Any, Floats]:
+        return {
+            of: precision_mean((table, first.std), (other[of], second.std))[0]
+            for of, table in one.items()
+        }
+
+    factor = precision_mean((0.0, first.std), (0.0, second.std))[1] / first.std
+    products = replace(
+        first,
+        single=mean(first.single, second.single),
+        pairs=mean(first.pairs, second.pairs),
+        extra_features=mean(first.extra_features, second.extra_features),
+        std=first.std * factor,
+        single_std=first.single_std * factor,
+    )
+    return replace(release, products=products)
 
 
 def impossible_pairs(impossible: Mapping[tuple[str, ...], Flags], names: Sequence[str]) -> Zeros:
@@ -646,6 +693,7 @@ def fit_pairs(
     *,
     rng: np.random.Generator,
     order: Sequence[int] | None = None,
+    extend: Callable[[Completed, Ints], PairRelease] | None = None,
 ) -> PairModel:
     """Fit a model of complete rows and of missing cells to released tables.
 
@@ -661,6 +709,9 @@ def fit_pairs(
         Draws rows of the model.
     order : sequence of int, optional
         Positions of the attributes in drawing order. By default the fit chooses it.
+    extend : callable, optional
+        ``extend(completed, rows)`` returns the release with further measurements, given tables and
+        rows of the model. It is called once, in the second turn.
 
     Returns
     -------
@@ -686,6 +737,9 @@ def fit_pairs(
             strengths=smoothing.strengths,
         )
         rows = row_model.sample(n, rng)
+        if extend is not None and turn == min(_EXTENDED, release.turns):
+            plain = extend(completed, rows)
+            release = replace(plain, numbers=release.numbers)
         missing, before = completed.masks.draw(rows, rng), tables.tables
         bias = release.clipping_bias(np.where(missing, sizes, rows))
         release = plain.with_tails(bias)
@@ -696,13 +750,16 @@ def fit_pairs(
         numbers = released_covariances(release, bias, completed, rows, missing)
         completed, smoothing = _smooth(completed, facts, numbers)
         together = release.marginals.higher_order_targets(completed.masks, rows)
+        if together:
+            together = scaled_to_smaller(together, targets(completed, rows))
         # With few attributes, clipping removes much of most rows, and the correction needs more
         # turns. Otherwise all tables would be biased in one direction.
         last_change, change = change, mean_change(before, tables.tables, tables.variances)
         if turn >= _TURNS and (change <= _MIN_CHANGE or change > _MAX_CHANGE_RATIO * last_change):
             break
     more = row_model.sample(max(0, _TARGET_ROWS - len(rows)), rng)
-    targets_of_rows = targets(completed, np.concatenate([rows, more])) | together
+    pair_targets = targets(completed, np.concatenate([rows, more]))
+    targets_of_rows = pair_targets | scaled_to_smaller(together, pair_targets)
     return PairModel(release.levels, row_model, targets_of_rows, completed.masks, release.rows)
 
 

@@ -6,13 +6,16 @@ import math
 import numbers
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from missdp.errors import ParameterError, did_you_mean
 from missdp.schema import Schema
 from missdp.types import Clique
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
+
+AUTO = "auto"
+"""Workload of AllPairs that selects marginals of three or four attributes privately."""
 
 MAX_CELLS = 1_000_000  # cells of one marginal
 MAX_MARGINALS = 200_000  # marginals together
@@ -58,6 +61,11 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     weight = {r: math.fsum(each[v] for v in r) for r in small}
     top = max(weight.values(), default=1.0)
     return {r: w / top for r, w in weight.items()}
+
+
+def fixed_workload(workload: Workload | Literal["auto"]) -> Workload:
+    """Return the marginals that are fixed in advance, which are all pairs for ``"auto"``."""
+    return 2 if workload == AUTO else cast(Workload, workload)
 
 
 def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> list[Clique]:
