@@ -87,17 +87,22 @@ PEERS = {
     "dpsynth MST": ("dpsynth", DPSYNTH.format(name="MST")),
     "dpsynth AIM": ("dpsynth", DPSYNTH.format(name="AIM")),
 }
+PUBLIC = {"lower", "upper", "integer", "step", "edges"}
 MECHANISMS = {"mcar": MCAR, "mar": MAR}
 SHORT = {"two_way_equal": "equal", "two_way_deciles": "deciles", "two_way_worst": "worst"}
 SHORT |= {"rank_corr": "rank", "subgroup_means": "groups", "quantiles": "quant"}
 
 
 def default_schema(domain, **changes):
-    """Schema of levels, bounds and steps, without bins."""
-    allowed = {field.name for field in fields(Numeric)} & {"lower", "upper", "integer", "step"}
+    """Schema of levels, bounds and steps, and of edges of bins where they are public."""
+    allowed = {field.name for field in fields(Numeric)} & PUBLIC
+    domain = {
+        name: fact | {"edges": tuple(fact["edges"])} if "edges" in fact else fact
+        for name, fact in domain.items()
+    }
     return Schema(
         tuple(
-            Numeric(**{"name": name, **{k: v for k, v in fact.items() if k in allowed}, **changes})
+            Numeric(**{"name": name, **{k: fact[k] for k in fact.keys() & allowed}, **changes})
             if fact["kind"] == "numeric"
             else Categorical(name=name, levels=tuple(map(str, fact["levels"])), nullable=True)
             for name, fact in domain.items()
@@ -126,14 +131,19 @@ def with_missing(truth, request, seed):
 
 
 def fit_one(method, rows, private, domain, made, epsilon, delta, _rho):
-    """Fit a family. ``all-pairs:equal`` has bins of equal width, ``aim/observed`` a strategy."""
+    """Fit a family. ``all-pairs:equal`` has bins of equal width, ``aim/observed`` a strategy.
+
+    With ``+missing`` at the end, the synthetic rows have missing cells.
+    """
+    method, _, cells = method.partition("+")
     schema = default_schema(json.loads(Path(domain).read_text("utf-8")), nullable=True)
     method, _, missing = method.partition("/")
     family, _, bins = method.partition(":")
     settings = {"epsilon": float(epsilon), "delta": float(delta), "bins": bins or "private"}
     settings |= {"missing": missing} if missing else {}
     model = missdp.synthesizers()[family](**settings).fit(Table.read(private, schema))
-    model.sample_table(int(rows)).to_native("pandas").to_csv(made, index=False)
+    drawn = model.sample_table(int(rows), missing_values="keep" if cells else "fill")
+    drawn.to_native("pandas").to_csv(made, index=False)
 
 
 def generous(domain, times):

@@ -425,8 +425,13 @@ def environment(library):
         made_by = shutil.which(python) if python else sys.executable
         if made_by is None:
             raise SystemExit(f"{library} needs {python}, which is not on the path")
-        subprocess.run([made_by, "-m", "venv", home], check=True)
-        subprocess.run([home / "bin" / "pip", "install", "-q", *requirements], check=True)
+        install = [home / "bin" / "pip", "install", "-q", *requirements]
+        for command in ([made_by, "-m", "venv", home], install):
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            if made.returncode:
+                shutil.rmtree(home, ignore_errors=True)
+                lines = [x for x in made.stderr.strip().splitlines() if x.startswith("ERROR: No")]
+                raise SystemExit(f"not installed: {(lines or made.stderr.splitlines())[-1]}")
     return home / "bin" / "python"
 
 
