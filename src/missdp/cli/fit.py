@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -273,7 +273,7 @@ class _Planned:
     method: str
     charge: Charge | None
     stated: Condition | None
-    undeclared: str
+    undeclared: Literal["refuse", "accept"]
     engine: str
 
     def conditions(self) -> list[Condition]:
