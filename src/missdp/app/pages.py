@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from missdp.app.jobs import shown
 from missdp.app.schema_rows import FILE_ROW, Row, facts_of
 from missdp.app.workspace import GRID, STEPS, Workspace
 from missdp.errors import MissDPError, import_optional
@@ -26,6 +28,7 @@ _KINDS = {
     "ignore": "never read",
 }
 """Kinds of columns in words."""
+_SHOWN = 5  # levels that the summary of a column shows
 _METHODS = ("all-pairs", "aim", "mst", "privbayes", "kamino")
 _STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 
@@ -40,7 +43,8 @@ def _environment() -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters |= {"digits": _digits}
+    made.filters |= {"digits": _digits, "shown": shown, "pair": lambda name: (name, name)}
+    made.filters |= {"summary": _summary, "names": lambda text: re.findall("'([^']+)'", text)}
     return made
 
 
@@ -136,3 +140,17 @@ def _digits(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _summary(row: Row) -> str:
+    """Return the domain of a column in a few words."""
+    levels = row.facts.get("levels")
+    parts = []
+    if isinstance(levels, list):
+        more = f" and {len(levels) - _SHOWN} more" if len(levels) > _SHOWN else ""
+        parts.append(", ".join(map(str, levels[:_SHOWN])) + more)
+    elif "lower" in row.facts and "upper" in row.facts:
+        parts.append(f"{row.text('lower')} to {row.text('upper')}")
+    if row.facts.get("nullable"):
+        parts.append("may be missing")
+    return ". ".join(parts)

@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 _STATIC = Path(__file__).parent / "static"
 _SELF = "'self'"
 _POLICY = (
-    f"default-src 'none'; script-src {_SELF}; style-src {_SELF}; img-src {_SELF}; "
+    f"default-src 'none'; script-src {_SELF}; style-src {_SELF}; img-src data:; "
     f"connect-src {_SELF}; form-action {_SELF}; frame-ancestors 'none'; base-uri 'none'"
 )
 # Documents with inline style. They run in no origin, so that they cannot use the page.

@@ -149,7 +149,7 @@ class Workspace:
 
     def read_data(self, form: Form) -> None:
         """Draft a schema from the rows, or read a schema file."""
-        data = form.get("data", "").strip()
+        data = (form.get("pick") or form.get("data", "")).strip()
         if not data:
             raise ParameterError("choose a file, or type its path.")
         self.forms["data"] = dict(form) | {"data": data}
