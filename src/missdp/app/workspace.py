@@ -23,7 +23,7 @@ _MAX_FILES = 40  # listed files of the folder
 
 
 class Workspace:
-    """The five steps of one page. Methods with a form are the actions of the page.
+    """The five steps of one page. A method ``on_STEP_ACTION`` handles a form of the page.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Workspace:
         self.answers: list[Document] = []
         self.curator = ""
         if schema is not None:
-            self.load_schema({"path": str(schema)})
+            self.on_schema_load({"path": str(schema)})
 
     # The page
 
@@ -84,7 +84,7 @@ class Workspace:
             with self.lock:
                 try:
                     if _text(path) != self.stored[1]:
-                        self.load_schema({"path": str(path)})
+                        self.on_schema_load({"path": str(path)})
                 except MissDPError as error:
                     self.stored = None
                     self.problem = Problem("schema", "The schema file was changed", str(error))
@@ -109,7 +109,7 @@ class Workspace:
 
     def act(self, step: str, action: str, form: Form) -> None:
         """Run an action of the page. An error becomes the problem of the step."""
-        method = ACTIONS.get((step, action))
+        method = getattr(self, f"on_{step}_{action}", self.stop if action == "stop" else None)
         with self.lock:
             self.notice, problem = "", None
             try:
@@ -118,7 +118,7 @@ class Workspace:
                 if self.is_busy and action != "stop":
                     raise ParameterError("another command is running. Wait for its end.")
                 self.problem = None
-                method(self, form)
+                method(form)
             except MissDPError as error:
                 problem = Problem(step, "This was not accepted", str(error))
             self.problem = problem or self.problem
@@ -147,7 +147,7 @@ class Workspace:
 
     # Data and schema
 
-    def read_data(self, form: Form) -> None:
+    def on_data_read(self, form: Form) -> None:
         """Draft a schema from the rows, or read a schema file."""
         data = (form.get("pick") or form.get("data", "")).strip()
         if not data:
@@ -155,7 +155,7 @@ class Workspace:
         self.forms["data"] = dict(form) | {"data": data}
         self.fit = {}
         if path := form.get("schema", "").strip():
-            self.load_schema({"path": path})
+            self.on_schema_load({"path": path})
             return
         words = ["schema", "init", data, "-o", "-", *_options(form, "encoding", "table")]
         words += ["--no-header"] * ("no_header" in form)
@@ -184,25 +184,25 @@ class Workspace:
             raise ParameterError("another tab changed the schema. It is shown now. Edit it again.")
         return self.schema
 
-    def edit_row(self, form: Form) -> None:
+    def on_schema_row(self, form: Form) -> None:
         """Change the facts of a column."""
         rows, name = self._checked(form), form.get("name", "")
         self.typed[name] = form
         if form.get("action") != "kind":  # else only the fields of another kind are shown
             self._set_schema(rows.with_row(name, form))
 
-    def declare_all(self, form: Form) -> None:
+    def on_schema_all(self, form: Form) -> None:
         """Declare all facts public for one reason."""
         rows, reason = self._checked(form), " ".join(form.get("public", "").split())
         if not reason:
             raise ParameterError("state why the facts are public, such as: questionnaire of 2024.")
         self._set_schema(rows.all_public(reason))
 
-    def add_rule(self, form: Form) -> None:
+    def on_schema_rule(self, form: Form) -> None:
         """Add a rule."""
         self._set_schema(self._checked(form).with_rule(rule_of(form)))
 
-    def remove_rule(self, form: Form) -> None:
+    def on_schema_remove(self, form: Form) -> None:
         """Remove a rule."""
         self._set_schema(self._checked(form).without_rule(int(form.get("place", "0"))))
 
@@ -216,13 +216,13 @@ class Workspace:
             return str(error)
         return ""
 
-    def edit_text(self, form: Form) -> None:
+    def on_schema_text(self, form: Form) -> None:
         """Replace the schema by a text."""
         name = self._checked(form).name
         self.typed["toml"] = form
         self._set_schema(SchemaRows(form.get("toml", "").replace("\r\n", "\n"), name))
 
-    def load_schema(self, form: Form) -> None:
+    def on_schema_load(self, form: Form) -> None:
         """Read the schema from a file."""
         path = Path(form.get("path", "").strip())
         text = _text(path)
@@ -230,7 +230,7 @@ class Workspace:
         self.stored = (path, text)
         self.notice = self.notice or f"Read {path}."
 
-    def save_schema(self, form: Form) -> None:
+    def on_schema_save(self, form: Form) -> None:
         """Write the schema to a file, from which all later steps read it."""
         rows, path = self._checked(form), Path(form.get("path", "").strip() or "schema.toml")
         if path.suffix != ".toml":
@@ -245,7 +245,7 @@ class Workspace:
         self.notice = f"Saved {path}."
         self.commands["schema"]["check"] = shown(["schema", "check", str(path)])
 
-    def check_data(self, form: Form) -> None:
+    def on_schema_check(self, form: Form) -> None:
         """Check whether the data fit the schema."""
         words = ["schema", "check", str(self._saved(form)), *self._data()]
         self._start("schema", words, lambda document: setattr(self, "fit", document))
@@ -266,7 +266,7 @@ class Workspace:
 
     # Plan and release
 
-    def make_plan(self, form: Form) -> None:
+    def on_plan_make(self, form: Form) -> None:
         """Plan a release from public facts."""
         self.forms["plan"] = dict(form)
         path = self._saved(form)
@@ -281,13 +281,13 @@ class Workspace:
 
         self._start("plan", words, lambda document: setattr(self, "plan", document))
 
-    def choose(self, form: Form) -> None:
+    def on_plan_choose(self, form: Form) -> None:
         """Take the epsilon of the plan for the release."""
         self.forms["release"]["epsilon"] = form.get("epsilon", "1")
         for name in ("method", "delta", "strategy"):
             self.forms["release"][name] = self.form("plan", name)
 
-    def state_guarantee(self, form: Form) -> None:
+    def on_release_state(self, form: Form) -> None:
         """State the guarantee of a release before it is confirmed."""
         self.forms["release"] |= dict(form)
         self.planned = None
@@ -303,7 +303,7 @@ class Workspace:
 
         self._start("release", [*words, "--dry-run"], planned, shown(words))
 
-    def release(self, form: Form) -> None:
+    def on_release_confirm(self, form: Form) -> None:
         """Run the confirmed release once. The command charges first."""
         if self.planned is None or form.get("command") != shown(self.planned[0]):
             raise ParameterError("state the guarantee again: the release was changed or started.")
@@ -319,7 +319,7 @@ class Workspace:
 
         self._start("release", words, released)
 
-    def make_account(self, form: Form) -> None:
+    def on_release_account(self, form: Form) -> None:
         """Create an account of a ledger."""
         self.forms["release"] |= dict(form)
         words = ["ledger", "create", *_options(form, "ledger", "account")]
@@ -329,7 +329,7 @@ class Workspace:
         words += ["--schema", str(self.saved)] if self.saved else []
         self._start("release", words, lambda _: self._show_account(form))
 
-    def show_account(self, form: Form) -> None:
+    def on_release_show(self, form: Form) -> None:
         """Show the spending of an account."""
         self.forms["release"] |= dict(form)
         self._show_account(form)
@@ -345,7 +345,7 @@ class Workspace:
         self.rows = self.dossier = None
         self.answers, self.curator = [], ""
 
-    def open_model(self, form: Form) -> None:
+    def on_look_open(self, form: Form) -> None:
         """Open the model of an earlier release."""
         path = Path(form.get("model", "").strip())
 
@@ -360,7 +360,7 @@ class Workspace:
             raise ParameterError("there is no release yet. Make one in step 4, or open a model.")
         return str(self.model)
 
-    def draw_rows(self, form: Form) -> None:
+    def on_look_rows(self, form: Form) -> None:
         """Draw synthetic rows."""
         self.forms["look"] |= dict(form)
         output = form.get("output", "").strip() or f"{self.stem}.synthetic.csv"
@@ -369,7 +369,7 @@ class Workspace:
         words += ["--overwrite"] * ("overwrite" in form)
         self._start("look", words, lambda _: setattr(self, "rows", Path(output)))
 
-    def publish(self, form: Form) -> None:
+    def on_look_dossier(self, form: Form) -> None:
         """Write the dossier."""
         self.forms["look"] |= dict(form)
         folder = form.get("folder", "").strip() or f"{self.stem}-dossier"
@@ -378,7 +378,7 @@ class Workspace:
         words += ["--overwrite"] * ("overwrite" in form)
         self._start("look", words, lambda _: setattr(self, "dossier", Path(folder)))
 
-    def estimate(self, form: Form) -> None:
+    def on_look_estimate(self, form: Form) -> None:
         """Answer a question from the model."""
         question = form.get("question", "").strip()
         self.forms["look"]["question"] = question
@@ -388,7 +388,7 @@ class Workspace:
 
         self._start("look", ["estimate", self._released(), question], answered)
 
-    def compare(self, form: Form) -> None:
+    def on_look_compare(self, form: Form) -> None:
         """Compare the release with the private rows, for the curator."""
         del form
         data, *table = self._data()
@@ -399,32 +399,6 @@ class Workspace:
             self.curator = document["html"]
 
         self._start("look", words, compared, typed)
-
-
-ACTIONS: dict[tuple[str, str], Callable[[Workspace, Form], None]] = {
-    ("data", "read"): Workspace.read_data,
-    ("schema", "row"): Workspace.edit_row,
-    ("schema", "all"): Workspace.declare_all,
-    ("schema", "rule"): Workspace.add_rule,
-    ("schema", "remove"): Workspace.remove_rule,
-    ("schema", "text"): Workspace.edit_text,
-    ("schema", "load"): Workspace.load_schema,
-    ("schema", "save"): Workspace.save_schema,
-    ("schema", "check"): Workspace.check_data,
-    ("plan", "make"): Workspace.make_plan,
-    ("plan", "choose"): Workspace.choose,
-    ("release", "account"): Workspace.make_account,
-    ("release", "show"): Workspace.show_account,
-    ("release", "state"): Workspace.state_guarantee,
-    ("release", "confirm"): Workspace.release,
-    ("look", "open"): Workspace.open_model,
-    ("look", "rows"): Workspace.draw_rows,
-    ("look", "dossier"): Workspace.publish,
-    ("look", "estimate"): Workspace.estimate,
-    ("look", "compare"): Workspace.compare,
-    **{(step, "stop"): Workspace.stop for step in STEPS},
-}
-"""The actions of the page, by step and name."""
 
 
 def rule_of(form: Form) -> Document:
