@@ -44,6 +44,8 @@ def _environment() -> Any:
         undefined=jinja2.StrictUndefined,
     )
     made.filters |= {"digits": _digits, "shown": shown, "pair": lambda name: (name, name)}
+    # Lines that were wrapped for a terminal are joined.
+    made.filters["prose"] = lambda text: re.sub(r"(?<![.:])\n(?!- )\s*", " ", text)
     made.filters |= {"summary": _summary, "names": lambda text: re.findall("'([^']+)'", text)}
     return made
 

@@ -44,7 +44,7 @@ class Workspace:
         self.forms["release"] = {"ledger": ledger, "account": account}
         self.commands: dict[str, dict[str, str]] = {step: {} for step in STEPS}
         self.problem: Problem | None = None
-        self.notice = ""
+        self.notice, self.warnings = "", list[str]()
         self.job: Job | None = None
         self.version = 0  # number of changes of the schema
         self.typed: dict[str, Form] = {}  # forms of rows that were not accepted
@@ -100,8 +100,9 @@ class Workspace:
 
     def files(self) -> list[str]:
         """Return the data files in the current folder."""
-        names = sorted(p.name for p in Path().iterdir() if p.name.lower().endswith(_SUFFIXES))
-        return names[:_MAX_FILES]
+        names = {path.name for path in Path().iterdir()}
+        data = (name for name in names if name.lower().endswith(_SUFFIXES))
+        return sorted(name for name in data if f"{name}.synthetic.json" not in names)[:_MAX_FILES]
 
     def obstacles(self) -> list[str]:
         """Return the reasons why the schema would stop a release."""
@@ -111,7 +112,7 @@ class Workspace:
         """Run an action of the page. An error becomes the problem of the step."""
         method = getattr(self, f"on_{step}_{action}", self.stop if action == "stop" else None)
         with self.lock:
-            self.notice, problem = "", None
+            self.notice, self.warnings, problem = "", [], None
             try:
                 if method is None:
                     raise ParameterError("there is no such action. Reload the page.")
@@ -131,6 +132,7 @@ class Workspace:
         def finished(document: Document) -> None:
             with self.lock:
                 finish(document)
+                self.warnings = document.get("warnings", [])
 
         def failed(problem: Problem) -> None:
             with self.lock:
@@ -314,8 +316,7 @@ class Workspace:
 
         def released(document: Document) -> None:
             self._set_model(Path(document["model"]), document["guarantee"])
-            warned = " ".join(document.get("warnings", ()))
-            self.notice = f"Released: {document['model']}. Go on with step 5. {warned}"
+            self.notice = f"Released: {document['model']}. Go on with step 5."
 
         self._start("release", words, released)
 
