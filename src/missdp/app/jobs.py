@@ -102,9 +102,10 @@ class Job:
                 self.stage, self.done = json.loads(line[1:])
 
     def _wait(self) -> None:
-        text = self._process.stdout.read() if self._process.stdout else ""
-        code = self._process.wait()
-        self._reader.join()
+        with self._process as process:  # closes the pipes at the end
+            text = process.stdout.read() if process.stdout else ""
+            self._reader.join()
+        code = process.returncode
         document: Document = {}
         with contextlib.suppress(ValueError):
             document = json.loads(text)

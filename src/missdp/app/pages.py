@@ -78,7 +78,7 @@ def _typed(row: Row, form: Any) -> tuple[Row, dict[str, str]]:
 
 def _planned(space: Workspace) -> list[dict[str, Any]]:
     """Return the numbers of each planned budget, with the meaning for one person."""
-    largest = {key: 1e-9 for key in ("one_way", "fitted", "clear")}
+    largest = dict.fromkeys(("one_way", "fitted", "clear"), 1e-09)
     for one in space.plan["planned"]:
         for key in largest:
             largest[key] = max(largest[key], one[key] or 0.0)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import hmac
 import io
-import json
-import os
 import secrets
 import socket
 import threading
 import webbrowser
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -137,7 +134,10 @@ def application(space: Workspace) -> Any:
         return RedirectResponse(f"/{shown if shown in STEPS else 'data'}", status_code=303)
 
     def static(request: Any) -> Response:
-        name, kinds = request.path_params["name"], {"app.js": "text/javascript", "app.css": "text/css"}
+        name, kinds = (
+            request.path_params["name"],
+            {"app.js": "text/javascript", "app.css": "text/css"},
+        )
         if name not in kinds:
             return Response(status_code=404)
         return Response((_STATIC / name).read_bytes(), media_type=kinds[name])

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from missdp.app.jobs import Document, Job, Problem, shown
 from missdp.app.schema_rows import SchemaRows
@@ -163,12 +162,16 @@ class Workspace:
         words += ["--no-header"] * ("no_header" in form)
         typed = shown([f"{self.stem}.toml" if word == "-" else word for word in words])
 
-        def drafted(document: Document) -> None:
+        def read(document: Document) -> None:
             self.stored = None
             self._set_schema(SchemaRows(document["toml"], f"{self.stem}.toml"))
-            self.notice = f"{len(document['attributes'])} columns are drafted. Go on with step 2."
+            drafted, ignored = len(document["attributes"]), len(document["ignored"])
+            are = "is" if ignored == 1 else "are"
+            self.notice = (
+                f"{drafted + ignored} columns: {drafted} are drafted, {ignored} {are} never read."
+            )
 
-        self._start("data", words, drafted, typed)
+        self._start("data", words, read, typed)
 
     def _set_schema(self, rows: SchemaRows) -> None:
         """Set a schema that is valid."""
