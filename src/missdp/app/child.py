@@ -14,18 +14,19 @@ import signal
 import sys
 import threading
 import time
+from typing import Any
 
 from missdp.progress import send_progress
 
 MARK = "\x1f"  # begins each line with progress
 _MIN_SECONDS = 0.1  # seconds between two lines about one stage
-_sent = ["", 0.0]  # the last stage, and the time of the last line
+_sent: list[Any] = ["", 0.0]  # the last stage, and the time of the last line
 
 
 def _send(stage: str, done: float | None) -> None:
     """Write the stage and the share that is done, but not too often."""
     now = time.monotonic()
-    if stage == _sent[0] and now - float(_sent[1]) < _MIN_SECONDS:
+    if stage == _sent[0] and now - _sent[1] < _MIN_SECONDS:
         return
     _sent[:] = [stage, now]
     sys.stderr.write(f"{MARK}{json.dumps([stage, done])}\n")

@@ -46,7 +46,8 @@ def _environment() -> Any:
     made.filters |= {"digits": _digits, "shown": shown, "pair": lambda name: (name, name)}
     # Lines that were wrapped for a terminal are joined.
     made.filters["prose"] = lambda text: re.sub(r"(?<![.:])\n(?!- )\s*", " ", text)
-    made.filters |= {"summary": _summary, "names": lambda text: re.findall("'([^']+)'", text)}
+    made.filters["names"] = lambda text: re.findall("'([^']+)'", text)
+    made.filters["summary"] = _summary
     return made
 
 
@@ -104,7 +105,7 @@ def _risk_in_words(toml: str, epsilon: float, method: str, delta: str) -> str:
     from missdp.schema import Schema
     from missdp.synth.registry import synthesizer_named
 
-    more = {"delta": float(delta)} if delta else {}
+    more: dict[str, Any] = {"delta": float(delta)} if delta else {}
     try:
         model = synthesizer_named(method)(epsilon=epsilon, **more)
         return str(model.planned_parts(Schema.from_toml_text(toml))[0].explain())

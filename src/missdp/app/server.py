@@ -142,7 +142,7 @@ def application(space: Workspace) -> Any:
             return Response(status_code=404)
         return Response((_STATIC / name).read_bytes(), media_type=kinds[name])
 
-    def document(request: Any) -> Response:
+    def document(request: Any) -> Any:
         return _document(space, request.path_params["name"])
 
     first = RedirectResponse("/data", status_code=303)

@@ -16,8 +16,10 @@ from missdp.files import write_atomically
 Form = Mapping[str, str]
 STEPS = ("data", "schema", "plan", "release", "look")
 GRID = "0.25,0.5,1,2,4"  # budgets of a plan
-_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xlsx")
-_SUFFIXES += (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt", ".duckdb", ".ddb")
+_SUFFIXES = (
+    *(".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xlsx", ".sav"),
+    *(".zsav", ".dta", ".sas7bdat", ".xpt", ".duckdb", ".ddb"),
+)
 _MAX_FILES = 40  # listed files of the folder
 
 
