@@ -14,7 +14,7 @@ from selenium import webdriver
 from missdp.datasets import yrbss
 
 TARGET = Path(__file__).parents[1] / "docs" / "img" / "app.png"
-SIZE = {"width": 1000, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+SIZE = {"width": 1000, "height": 1240, "deviceScaleFactor": 1, "mobile": False}
 READY = "return document.querySelector('main').dataset.running === '0' && !sending"
 
 
