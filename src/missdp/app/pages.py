@@ -59,9 +59,13 @@ def page(space: Workspace, step: str) -> str:
     context |= {"facts_of": facts_of, "file_row": FILE_ROW, "folder": Path.cwd()}
     context["obstacles"] = space.obstacles() if step in ("schema", "release") else []
     if step == "schema" and space.schema is not None:
-        context["rows"] = [_typed(row, space.typed.get(row.name, {})) for row in space.schema.rows]
+        rows = sorted(space.schema.rows, key=lambda row: space.places[row.name])
+        context["rows"] = [_typed(row, space.typed.get(row.name, {})) for row in rows]
     if step == "plan" and space.plan:
-        context["planned"] = _planned(space)
+        from missdp.governance import Plan  # slow to import
+
+        facts = {name: fact for name, fact in space.plan.items() if name != "warnings"}
+        context |= {"planned": _planned(space), "noise": Plan.from_dict(facts).mostly_noise}
     if step == "look" and space.guarantee:
         context["promise"] = _promise(space)
         context["pictures"] = [_picture(answer) for answer in space.answers]

@@ -40,6 +40,11 @@ _FACTS: dict[str, tuple[str, ...]] = {
     "file": ("delimiter", "encoding", "decimal", "thousands"),
 }
 """The facts that the form of each kind of row has. Other facts are edited as text."""
+_ADVICE = {
+    "To protect all rows of a unit": "If a person has several rows, choose the identifier of a "
+    "person below. All rows of a person are then protected together.",
+    "If this column has survey weights": "If it has survey weights, choose that below.",
+}
 _TABLES = ("unit", "weight", "file")
 _BLOCK = re.compile(r"((?:^# .*\n)+)\[\[attribute\]\]\n(name = .*\n)", re.MULTILINE)
 _NOTES = re.compile(r"(?:^#.*\n|^\n)*\Z", re.MULTILINE)
@@ -65,7 +70,10 @@ class Row:
     @property
     def reasons(self) -> list[str]:
         """The reasons of the draft."""
-        return [line for line in self.comments if not line.startswith(PUBLIC)]
+        lines = [line for line in self.comments if not line.startswith(PUBLIC)]
+        for begins, advice in _ADVICE.items():  # drafts advise to edit the file
+            lines = [re.sub(f"{begins}.*", advice, line) for line in lines]
+        return lines
 
     def text(self, name: str) -> str:
         """Return a fact as the form shows it."""

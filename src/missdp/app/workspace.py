@@ -48,6 +48,7 @@ class Workspace:
         self.notice, self.warnings = "", list[str]()
         self.job: Job | None = None
         self.version = 0  # number of changes of the schema
+        self.places: dict[str, int] = {}  # of each row on the page, which an edit does not move
         self.typed: dict[str, Form] = {}  # forms of rows that were not accepted
         self.schema: SchemaRows | None = None
         self.stored: tuple[Path, str] | None = None  # the last file that was read or written
@@ -165,7 +166,7 @@ class Workspace:
         typed = shown([f"{self.stem}.toml" if word == "-" else word for word in words])
 
         def read(document: Document) -> None:
-            self.stored = None
+            self.stored, self.places = None, {}
             self._set_schema(SchemaRows(document["toml"], f"{self.stem}.toml"))
             drafted, ignored = len(document["attributes"]), len(document["ignored"])
             are = "is" if ignored == 1 else "are"
@@ -182,6 +183,8 @@ class Workspace:
         self.schema, self.planned, self.fit = rows, None, {}
         self.version += 1
         self.typed = {}
+        for row in rows.rows:
+            self.places.setdefault(row.name, len(self.places))
 
     def _checked(self, form: Form) -> SchemaRows:
         """Return the schema. Raise an error if another tab has changed it."""
