@@ -210,7 +210,9 @@ class Workspace:
 
     def on_schema_rule(self, form: Form) -> None:
         """Add a rule."""
-        self._set_schema(self._checked(form).with_rule(rule_of(form)))
+        rows = self._checked(form)
+        self.typed["[rule]"] = form
+        self._set_schema(rows.with_rule(rule_of(form)))
 
     def on_schema_remove(self, form: Form) -> None:
         """Remove a rule."""
@@ -229,7 +231,7 @@ class Workspace:
     def on_schema_text(self, form: Form) -> None:
         """Replace the schema by a text."""
         name = self._checked(form).name
-        self.typed["toml"] = form
+        self.typed["[toml]"] = form
         self._set_schema(SchemaRows(form.get("toml", "").replace("\r\n", "\n"), name))
 
     def on_schema_load(self, form: Form) -> None:
@@ -324,6 +326,7 @@ class Workspace:
 
         def released(document: Document) -> None:
             self._set_model(Path(document["model"]), document["guarantee"])
+            self.account = {}  # what it shows was true before the charge
             self.notice = f"Released: {document['model']}. Go on with step 5."
 
         self._start("release", words, released)
