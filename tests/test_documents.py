@@ -47,7 +47,7 @@ SILENT = {
         "referees/papers.md",
     ),
     *("referees/references.md", "referees/papers-knn.md", "bench/papers/prices.md"),
-    *("index.md", "changelog.md", "commands.md", "glossary.md", "troubleshooting.md"),
+    *("app.md", "index.md", "changelog.md", "commands.md", "glossary.md", "troubleshooting.md"),
     *("developers/architecture.md", "developers/index.md", "developers/style.md"),
     *("referees/how-claims-are-tested.md", "referees/known-limitations.md", "referees/methods.md"),
     *("referees/threat-model.md", "referees/read-this.md"),

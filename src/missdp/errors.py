@@ -334,7 +334,9 @@ EXTRA_OF: Mapping[str, str] = {
     "pyspark": "spark",
     "python_calamine": "excel",
     "sklearn": "learners",
+    "starlette": "app",
     "torch": "neural",
+    "uvicorn": "app",
     "xlsxwriter": "excel",
 }
 """Map from the module of an optional package to the extra that installs the package."""

@@ -273,9 +273,14 @@ def write_picture(figure: Any, path: str | Path) -> None:
     MissingDependencyError
         If matplotlib is not installed.
     """
-    kind, drawn = picture_format(path), io.BytesIO()
+    write_atomically(Path(path), picture_bytes(figure, picture_format(path)))
+
+
+def picture_bytes(figure: Any, kind: str) -> bytes:
+    """Return the content of a picture file of a figure, of the kind "svg", "png" or "pdf"."""
+    drawn = io.BytesIO()
     figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    write_atomically(Path(path), drawn.getvalue())
+    return drawn.getvalue()
 
 
 def check_writable(path: Path) -> None:

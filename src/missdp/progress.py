@@ -20,6 +20,7 @@ Progress: TypeAlias = Callable[[str, float | None], None]
 MIN_SECONDS = 2.0  # seconds of work before commands print stages without a bar
 _DONE = "done"  # the last stage of a fit, which is not printed
 _printers: list[Callable[[str], None]] = []  # at most one function, which prints stages
+_receivers: list[Progress] = []  # at most one function, which replaces bars
 
 
 def print_stages(write: Callable[[str], None]) -> None:
@@ -31,6 +32,17 @@ def print_stages(write: Callable[[str], None]) -> None:
         Function that gets the name of each stage of work that takes longer than two seconds.
     """
     _printers[:] = [write]
+
+
+def send_progress(receiver: Progress) -> None:
+    """Make this process send its progress to a function, in place of bars and printed stages.
+
+    Parameters
+    ----------
+    receiver : callable
+        Function of the name of a stage, and of the share of the work that is done or None.
+    """
+    _receivers[:] = [receiver]
 
 
 @contextlib.contextmanager
@@ -72,6 +84,9 @@ def progress_bar(
     ...     progress("training", 0.5)
     training
     """
+    if _receivers:
+        yield _receivers[0]
+        return
     from rich import console as consoles  # imported here, since only bars need it
     from rich import progress as bars
 

@@ -52,6 +52,7 @@ CASES = {
     "demo -o demo.csv": None,
     # By extra
     "publish out.model.json -o dossier": "report",
+    "app p.csv --no-browser": "app",
     "evaluate p.csv out.model.json --html curator/report.html": "report",
     "estimate out.model.json 'mean(age)' --shift age=0:1 --plot s.svg": "plot",
     "evaluate p.csv out.csv --schema s.toml --plot e.svg": "plot",

@@ -16,6 +16,7 @@ from missdp.errors import MissDPError, ParameterError, UnprovenError, did_you_me
 GROUPS = {
     "Prepare": {
         "schema": "Draft, import and check schemas.",
+        "app": "Do all steps on a page in the browser.",
         "plan": "State noise, intervals and resources for each epsilon, without private rows.",
     },
     "Release": {
@@ -53,6 +54,7 @@ Examples:
 Differential privacy for tables with missing values."""
 # Commands whose file has another name.
 _FILES = {"synthesize": "fit", "price": "guarantee", "version": "about", "demo": "about"}
+_FILES["app"] = "browser"
 # Options whose parameters in the Python API have another name.
 _WORDS = "n=rows n_rows=public-rows random_state=seed match_on=match missing=strategy draws=copies "
 _WORDS += "k=neighbors group=within uncertainty=interval epsilons=epsilon"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from missdp.cli import emit
-from missdp.cli.options import FILE, Command, data_argument, option, table_option
+from missdp.cli.options import FILE, PRINTED, Command, data_argument, option, table_option
 from missdp.errors import ParameterError
+from missdp.files import write_atomically
 from missdp.progress import progress_bar, show_stage
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _PAGE = "CURATOR ONLY: computed from the private table without noise. Do not pub
 @option("--ways", "Marginals to compare, by commas.", default="1,2")
 @option("--f1", "Also train classifiers of every attribute (slow).", is_flag=True)
 @option("--plot", "Draw every column: .svg, .png or .pdf.", type=FILE)
-@option("--html", "Write a page in place of figures. Requires a model.", type=FILE)
+@option("--html", "Write a page, or print it (-). Requires a model.", type=FILE)
 def evaluate(
     data: str, synthetic: Path, schema: Path | None, html: Path | None, **how: Any
 ) -> None:
@@ -68,7 +69,7 @@ def _page(
     """Write a page that compares synthetic rows with private rows."""
     from missdp.cli.provenance import check_rows_of
     from missdp.cli.rows import check_apart, check_free, rows_at
-    from missdp.governance.curator import check_apart_from_releases, curator_report
+    from missdp.governance.curator import check_apart_from_releases, curator_page
 
     if how["plot"] is not None:
         raise ParameterError("--plot is for figures. The page of --html has pictures already.")
@@ -78,21 +79,24 @@ def _page(
         raise ParameterError("--html requires a model: as MODEL, or as --schema MODEL.json.")
     rows = rows_at(data, how["table"])
     released = [path for path in (place, synthetic) if path is not None and path.suffix != ".toml"]
-    check_apart([output], rows, *released)
-    check_apart_from_releases(output, released)
-    check_free([output])
+    if output != PRINTED:
+        check_apart([output], rows, *released)
+        check_apart_from_releases(output, released)
+        check_free([output])
     if synthetic is not None:
         check_rows_of(synthetic, model)
     with show_stage("comparing the tables"):
-        verdict = curator_report(
+        page, verdict = curator_page(
             rows,
             model.sample(missing_values=_missing_values(model)) if synthetic is None else synthetic,
-            output,
             schema=model.fitted_.with_unit(model.schema_),  # samples rows by unit, as in the fit
             guarantee=model.guarantee_,
             f1=how["f1"],
-            released=released,
         )
+    if output == PRINTED:
+        emit({"curator_only": True, "html": page, "verdict": list(verdict)}, page)
+        return
+    write_atomically(output, page.encode())
     document = {"curator_only": True, "output": str(output), "verdict": list(verdict)}
     emit(document, "\n".join([f"Wrote {output}.", _PAGE, *verdict]))
 

@@ -13,9 +13,9 @@ import shlex
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -41,13 +41,14 @@ from missdp.cli.options import (
     table_option,
     undeclared_option,
 )
-from missdp.errors import OutputError, ParameterError, check_epsilon
+from missdp.errors import BudgetExceededError, OutputError, ParameterError, check_epsilon
 from missdp.files import DelayedSignals, atomic_path, write_atomically
 from missdp.progress import progress_bar
 
 if TYPE_CHECKING:
     from missdp.accounting import Condition
     from missdp.cli.charge import Charge, Charged
+    from missdp.progress import Progress
     from missdp.schema import Schema
     from missdp.synth.base import Synthesizer
 
@@ -132,6 +133,7 @@ class SavedModel:
 @ledger_options
 @purpose_option
 @new_schema_option
+@option("--dry-run", "State the guarantee. Nothing is read or charged.", "Privacy", is_flag=True)
 @seed_option
 def fit(data: str, output: Path, **options: Any) -> None:
     """Fit a model to private rows, and save it. The model file is the release.
@@ -149,7 +151,11 @@ def fit(data: str, output: Path, **options: Any) -> None:
         --method aim --set rounds=6 --set workload=2
       missdp fit patients.csv --schema patients.toml --epsilon 1 -o model.json
         --ledger sqlite:///ledger.db --account patients --purpose 'annual report'
+      missdp fit patients.csv --schema patients.toml --epsilon 1 -o planned.json --dry-run
     """
+    if options.pop("dry_run"):
+        _print_planned(data, output, options)
+        return
     release = fit_release(data, output, options)
     wrote = f"Wrote {output}: the model of release {release.model.release_}"
     command = f"Draw rows at no cost: {_sample(output, 'ROWS.csv')}"
@@ -238,9 +244,61 @@ def fit_release(
     MissDPError
         Before the charge, or after the charge with the costs and releases of the run.
     """
+    from missdp.engines import spark_rows
+
+    with progress_bar() as progress:
+        planned = _checked(data, output, options, later_outputs, progress)
+        model = planned.model
+        check(model, planned.facts)
+        model.progress = progress
+        charged = _charged(planned)
+        rows, facts = planned.rows, planned.facts
+        with DelayedSignals(AT_ONCE):
+            is_spark = planned.engine == "spark"
+            with spark_rows(rows, facts) if is_spark else nullcontext(rows) as read:
+                model.fit(read, schema=facts, undeclared=planned.undeclared)
+            save(model, output, charged)
+    if options["delta"] is None and options.get("public_rows") is None:
+        note(f"missdp: delta is {_delta_of(model):g}, {_MEANT_FOR}")
+    return SavedModel(model, output, planned.method, charged, planned.stated)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A fit whose options are checked. Nothing is charged, and no row is read."""
+
+    rows: Any
+    facts: Schema
+    model: Synthesizer
+    method: str
+    charge: Charge | None
+    stated: Condition | None
+    undeclared: Literal["refuse", "accept"]
+    engine: str
+
+    def conditions(self) -> list[Condition]:
+        """Return the conditions of the guarantee of the fit."""
+        from missdp.synth.fitting import fit_conditions
+        from missdp.table.rows import may_refuse
+
+        by = "Spark" * (self.engine == "spark")
+        refuses = bool(by) or may_refuse(self.rows)
+        facts, undeclared = self.facts, self.undeclared
+        return fit_conditions(
+            facts, self.model, undeclared, declared=facts, engine=by, may_refuse=refuses
+        )
+
+
+def _checked(
+    data: str,
+    output: Path,
+    options: dict[str, Any],
+    later_outputs: tuple[Path, ...],
+    progress: Progress,
+) -> _Planned:
+    """Return the fit of some options. Raise every error that needs no row, before the charge."""
     from missdp.cli.charge import Charge, account_schema
     from missdp.cli.rows import rows_at
-    from missdp.engines import spark_rows
     from missdp.ground_truth.assumption_text import parse_assumption
 
     check_stdout()
@@ -256,25 +314,41 @@ def fit_release(
     charge = Charge.of_command()
     facts = account_schema(options["schema"], charge)
     stated = parse_assumption(assume, facts)
-    with progress_bar() as progress:
-        name, model = _synthesizer(facts, epsilon, options)
-        check(model, facts)
-        if stated is not None:
-            from missdp.ground_truth import epsilon_for_ground_truth
+    name, model = _synthesizer(facts, epsilon, options)
+    if stated is not None:
+        from missdp.ground_truth import epsilon_for_ground_truth
 
-            progress("finding epsilon", None)
-            model.set_params(epsilon=epsilon_for_ground_truth(epsilon, model, facts, stated))
-        model.progress = progress
-        charged = _charged(model, facts, charge, rows, undeclared=undeclared, engine=engine)
-        with DelayedSignals(AT_ONCE):
-            with spark_rows(rows, facts) if engine == "spark" else nullcontext(rows) as read:
-                model.fit(read, schema=facts, undeclared=undeclared)
-            save(model, output, charged)
-    if options["delta"] is None and options.get("public_rows") is None:
-        note(f"missdp: delta is {_delta_of(model):g}, {_MEANT_FOR}")
+        progress("finding epsilon", None)
+        model.set_params(epsilon=epsilon_for_ground_truth(epsilon, model, facts, stated))
     by_delta = options["method"] is None and options["delta"] == 0
     method = f"{name}, since delta is 0" if by_delta else name
-    return SavedModel(model, output, method, charged, stated)
+    return _Planned(rows, facts, model, method, charge, stated, undeclared, engine)
+
+
+def _print_planned(data: str, output: Path, options: dict[str, Any]) -> None:
+    """Print the guarantee of a fit that is only planned, and its meaning for one person."""
+    with progress_bar() as progress:
+        planned = _checked(data, output, options, (), progress)
+        progress("stating the guarantee", None)
+        guarantee = planned.model.planned_parts(planned.facts)[0]
+        guarantee = replace(guarantee, conditions=tuple(planned.conditions()))
+        risk = guarantee.explain()
+    charge = planned.charge
+    document: dict[str, Any] = {"model": str(output), "method": planned.method}
+    document |= {"guarantee": guarantee.to_dict(), "risk": risk.to_dict()}
+    document |= {"words": guarantee.in_words(), "risk_in_words": str(risk)}
+    document["account"] = None
+    paid = "No ledger would record this spending."
+    if charge is not None:
+        if not charge.ledger.budget(charge.account).can_afford(*guarantee.events):
+            raise BudgetExceededError(
+                f"the account {charge.account!r} cannot pay for this release. Use a smaller "
+                "--epsilon, or see `missdp ledger show`."
+            )
+        document["account"] = charge.account
+        paid = f"The account {charge.account!r} would be charged, before a row is read."
+    first = f"Planned: {output}; method: {planned.method}. Nothing was read or charged."
+    emit(document, "\n".join([first, paid, "", guarantee.in_words(), "", str(risk)]))
 
 
 def _budget(options: dict[str, Any]) -> float:
@@ -347,32 +421,18 @@ def _delta_of(model: Synthesizer) -> float:
     return chosen_delta(model.delta, model.n_rows)
 
 
-def _charged(
-    model: Synthesizer,
-    facts: Schema,
-    charge: Charge | None,
-    rows: Any,
-    *,
-    undeclared: str,
-    engine: str,
-) -> Charged | None:
+def _charged(planned: _Planned) -> Charged | None:
     """Charge the largest cost of the fit. Private rows may be read only afterwards."""
-    from missdp.synth.fitting import fit_conditions
-    from missdp.table.rows import may_refuse
-
-    by = "Spark" * (engine == "spark")
-    if by:
+    model, facts = planned.model, planned.facts
+    if planned.engine == "spark":
         from missdp.engines import spark
 
         spark.check_spark_schema(facts)
     RUN.note_cost(model.epsilon, _delta_of(model))
-    if charge is None:
+    if planned.charge is None:
         return None
-    refuses = bool(by) or may_refuse(rows)
-    conditions = fit_conditions(
-        facts, model, undeclared, declared=facts, engine=by, may_refuse=refuses
-    )
-    charged = charge.start(model.planned_parts(facts)[0].events, facts, conditions)
+    conditions = planned.conditions()
+    charged = planned.charge.start(model.planned_parts(facts)[0].events, facts, conditions)
     RUN.note_charge()
     return charged
 

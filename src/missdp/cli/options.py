@@ -18,6 +18,7 @@ Decorator = Callable[[Function], Function]
 
 ENV = "MISSDP_"  # prefix of environment variables
 FILE = click.Path(path_type=Path)
+PRINTED = Path("-")  # an output that is printed and not stored
 STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from missdp.cli import emit
-from missdp.cli.options import FILE, Commands, data_argument, option, output_option, table_option
-from missdp.errors import DataError, MissDPError, SchemaError
+from missdp.cli.options import (
+    FILE,
+    PRINTED,
+    Commands,
+    data_argument,
+    option,
+    output_option,
+    table_option,
+)
+from missdp.errors import DataError, SchemaError
 from missdp.progress import show_stage
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ def schema() -> None:
 
 @schema.command()
 @data_argument()
-@output_option("Schema file to write: .toml.")
+@output_option("Schema file to write: .toml. - prints the draft.")
 @option("--no-header", "The first line of a text file is a row.", "Data", is_flag=True)
 @option("--encoding", "Encoding of a text file, such as latin-1.", "Data", default="utf-8")
 @table_option
@@ -40,6 +47,7 @@ def init(data: str, output: Path, no_header: bool, encoding: str, table: str | N
 
     Every fact from private cells is marked `undeclared`. A schema with marks stops a release. Check
     each fact, then delete its mark. The draft is private until the marks and comments are deleted.
+    With -o - it is printed and not stored.
 
     Try:
       missdp schema init patients.csv -o patients.toml
@@ -47,12 +55,14 @@ def init(data: str, output: Path, no_header: bool, encoding: str, table: str | N
     from missdp.cli.rows import check_apart, check_free, rows_at
     from missdp.table import draft_columns
 
-    rows = rows_at(data, table)
-    check_free([output])
-    check_apart([output], rows)
+    rows, is_printed = rows_at(data, table), output == PRINTED
+    if not is_printed:
+        check_free([output])
+        check_apart([output], rows)
     with show_stage("reading the rows"):
         draft = draft_columns(rows, header=not no_header, encoding=encoding)
-    draft.to_toml(output)
+    if not is_printed:
+        draft.to_toml(output)
     marked = [*draft.facts.undeclared]
     document = {
         "output": str(output),
@@ -61,6 +71,9 @@ def init(data: str, output: Path, no_header: bool, encoding: str, table: str | N
         "ignored": dict(draft.unread),
         "doubts": dict(draft.doubts),
     }
+    if is_printed:
+        emit(document | {"toml": draft.toml_text()}, draft.toml_text())
+        return
     emit(document, "\n".join(_draft_in_words(output, draft, marked)))
 
 
@@ -142,11 +155,12 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     from missdp.cli.rows import rows_at, schema_at
     from missdp.schema import Difference, OpenCategorical
     from missdp.schema.open_categorical import with_max_levels
+    from missdp.synth.obstacles import release_obstacles
     from missdp.table.check import lost_cells
 
     facts = schema_at(schema)
     lost: dict[str, tuple[str, ...]] = {}
-    stops = [*_stops(facts)]
+    stops = [*release_obstacles(facts)]
     if data is not None:
         from missdp.evaluate.comparison import check_rows_fit
 
@@ -213,29 +227,6 @@ def _stops_in_words(stops: list[str]) -> Iterator[str]:
     """Yield lines about facts that would stop a release."""
     yield "These facts of the schema would stop a release:"
     yield from (f"  {why}" for why in stops)
-
-
-def _stops(facts: Schema) -> Iterator[str]:
-    """Yield the reasons why the default synthesizer would refuse a schema, by public facts.
-
-    A synthesizer raises only its first error. Smaller schemas are therefore tried too: without the
-    unit, without the weight, and with declared levels instead of open levels.
-    """
-    from missdp.schema.open_categorical import with_max_levels
-    from missdp.synth.registry import default_synthesizer, synthesizer_named
-
-    if facts.undeclared:
-        marked = ", ".join(f"{name} ({', '.join(m)})" for name, m in facts.undeclared.items())
-        yield f"not declared public yet: {marked}."
-    reasons: dict[str, None] = {}
-    smaller = [facts, replace(facts, unit=None), replace(facts, weight=None), facts.without_unit]
-    for tried in (*smaller, *map(with_max_levels, smaller)):
-        try:
-            method = synthesizer_named(default_synthesizer(tried, delta=None))
-            method(epsilon=1.0).planned_parts(tried)
-        except MissDPError as error:
-            reasons.setdefault(f"{str(error).rstrip('.')}.")
-    yield from reasons
 
 
 def _tables_in_words(facts: Schema) -> Iterator[str]:

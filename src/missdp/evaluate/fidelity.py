@@ -468,7 +468,29 @@ def plot_columns(
     True
     """
     picture_format(path)
+    write_picture(columns_figure(truth, synthetic, schema=schema, max_rows=max_rows), path)
 
+
+def columns_figure(
+    truth: Any, synthetic: Any, *, schema: Schema | None = None, max_rows: int = 200_000
+) -> Any:
+    """Return the figure of `plot_columns`, without writing a file. Private.
+
+    Parameters
+    ----------
+    truth, synthetic, schema, max_rows
+        As in `plot_columns`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    MissDPError
+        As in `plot_columns`.
+    """
     declared = schema_of(truth, synthetic, schema=schema)
     real, made = (_sampled(reader(d, declared)(), max_rows) for d in (truth, synthetic))
     wide, high = min(_WIDE, len(declared)), math.ceil(len(declared) / _WIDE)
@@ -483,7 +505,7 @@ def plot_columns(
     named = panels[0].get_legend_handles_labels()
     figure.legend(*named, loc="outside upper right", ncols=2, fontsize=7, frameon=False)
     figure.suptitle("CURATOR ONLY: drawn from the private rows, without noise", fontsize=9)
-    write_picture(figure, path)
+    return figure
 
 
 def _draw(panel: Any, attribute: AnyAttribute, tables: dict[str, Table]) -> None:

@@ -7,7 +7,6 @@ not written into a folder with released files.
 from __future__ import annotations
 
 import base64
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from missdp.accounting import Guarantee
 from missdp.errors import MissingDependencyError, OutputError
-from missdp.files import write_atomically
+from missdp.files import picture_bytes, write_atomically
 from missdp.governance.rendering import template
 from missdp.schema import Schema
 from missdp.table import Table
@@ -109,10 +108,42 @@ def curator_report(
     >>> path.read_text().count("CURATOR ONLY") > 1
     True
     """
-    from missdp.evaluate.align import align  # comparing takes a second to import
-
     place = Path(path)
     check_apart_from_releases(place, released)
+    page, verdict = curator_page(private, synthetic, schema=schema, guarantee=guarantee, f1=f1)
+    write_atomically(place, page.encode())
+    return verdict
+
+
+def curator_page(
+    private: Any,
+    synthetic: Any,
+    *,
+    schema: Schema,
+    guarantee: Guarantee | None = None,
+    f1: bool = False,
+) -> tuple[str, tuple[str, ...]]:
+    """Return the HTML page of `curator_report` and its verdict, without writing a file.
+
+    Parameters
+    ----------
+    private, synthetic, schema, guarantee, f1
+        As in `curator_report`.
+
+    Returns
+    -------
+    page : str
+        The page. Private.
+    verdict : tuple of str
+        The verdict, one line each. Private.
+
+    Raises
+    ------
+    MissingDependencyError
+        If the extra ``report`` is not installed.
+    """
+    from missdp.evaluate.align import align  # comparing takes a second to import
+
     page = template("curator.html")
     rows, row_schema = _rows_in_a_fit(private, schema), _row_schema(schema)
     real, drawn = align(rows, synthetic, row_schema)
@@ -124,8 +155,7 @@ def curator_report(
     if guarantee is not None:
         facts["promise"] = f"{guarantee}\n\n{guarantee.explain()}"
     facts |= {"verdict": verdict, "picture": _picture(real, drawn, row_schema)}
-    write_atomically(place, page.render(facts).encode())
-    return tuple(line for line, _ in verdict)
+    return page.render(facts), tuple(line for line, _ in verdict)
 
 
 def _rows_in_a_fit(private: Any, schema: Schema) -> Any:
@@ -267,10 +297,9 @@ def _f1(real: Table, drawn: Table) -> list[tuple[str, str, str]]:
 
 def _picture(real: Table, drawn: Table, schema: Schema) -> str | None:
     """Return a drawing of the columns of both tables, or None without the extra ``plot``."""
-    from missdp.evaluate import plot_columns
+    from missdp.evaluate.fidelity import columns_figure
 
-    with tempfile.TemporaryDirectory() as folder, suppress(MissingDependencyError):
-        picture = Path(folder) / "columns.svg"
-        plot_columns(real, drawn, picture, schema=schema)
-        return base64.b64encode(picture.read_bytes()).decode()
+    with suppress(MissingDependencyError):
+        figure = columns_figure(real, drawn, schema=schema)
+        return base64.b64encode(picture_bytes(figure, "svg")).decode()
     return None

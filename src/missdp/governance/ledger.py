@@ -639,7 +639,8 @@ class Ledger:
             if not f"{account}/".startswith(f"{name}/" if name else ""):
                 continue
             budget, charges = self.budget(account), self.charges(account)
-            open_ends = [(line["request"], ends[line["request"]]) for line in charges]
+            # Another process may charge between the two readings. Its line is then only started.
+            open_ends = [(n := line["request"], ends.get(n, "started")) for line in charges]
             summaries.append(
                 {
                     "account": account,

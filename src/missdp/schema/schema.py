@@ -726,7 +726,40 @@ class Schema(Record):
         SchemaError
             If the file cannot be read, is not TOML, or its facts do not make a schema.
         """
-        tables = load_toml(Path(source), SchemaError)
+        return cls._of_tables(load_toml(Path(source), SchemaError))
+
+    @classmethod
+    def from_toml_text(cls, text: str, *, name: str = "schema.toml") -> Schema:
+        r"""Read a schema from the text of a TOML file.
+
+        Parameters
+        ----------
+        text : str
+            The content of the file.
+        name : str, default "schema.toml"
+            The name of the file in messages.
+
+        Returns
+        -------
+        Schema
+            Public.
+
+        Raises
+        ------
+        SchemaError
+            If the text is not TOML, or its facts do not make a schema.
+
+        Examples
+        --------
+        >>> text = '[[attribute]]\nname = "age"\nkind = "numeric"\nlower = 0\nupper = 99'
+        >>> Schema.from_toml_text(text).names
+        ('age',)
+        """
+        return cls._of_tables(read_toml(text.encode("utf-8"), name, SchemaError))
+
+    @classmethod
+    def _of_tables(cls, tables: dict[str, Any]) -> Schema:
+        """Return the schema of the tables of a TOML file."""
         if {"name", "kind"} & {*tables}:
             raise SchemaError(
                 "fields of an attribute stand outside of a table. Write [[attribute]] above them."
@@ -758,6 +791,26 @@ class Schema(Record):
         OutputError
             If the file cannot be written.
         """
+        text = self.toml_text(comments=comments, notes=notes)
+        write_atomically(Path(path), text.encode("utf-8"))
+
+    def toml_text(
+        self, *, comments: Mapping[str, Iterable[str]] | None = None, notes: str = ""
+    ) -> str:
+        """Return the content of the TOML file of the schema.
+
+        Parameters
+        ----------
+        comments : mapping of str to iterable of str, optional
+            Lines above the block of an attribute, by its name.
+        notes : str, default ""
+            TOML text at the end, such as comments.
+
+        Returns
+        -------
+        str
+            The text, which `from_toml_text` reads.
+        """
         document = {"format": _FORMAT} | self.to_dict()
         del document["kind"]
         # `EitherDate` is created again on reading, unless its bins are released.
@@ -768,7 +821,7 @@ class Schema(Record):
         for name, lines in (comments or {}).items():
             block = f"[[attribute]]\n{tomli_w.dumps({'name': name})}"
             text = text.replace(block, comment(*lines) + block, 1)
-        write_atomically(Path(path), (_HEADER + text + notes).encode("utf-8"))
+        return _HEADER + text + notes
 
 
 def _not_applicable(columns: Columns, rules: Iterable[Rule]) -> frozenset[str]:
@@ -881,6 +934,35 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or "it is not a readable file"
         return refusal(f"cannot read {str(path)!r}: {reason}")
 
+    content = b""
+    with replacing(OSError, by=unreadable):
+        content = path.read_bytes()
+    return read_toml(content, str(path), refusal)
+
+
+def read_toml(content: bytes, name: str, refusal: type[MissDPError]) -> dict[str, Any]:
+    """Return the tables of the content of a TOML file.
+
+    Parameters
+    ----------
+    content : bytes
+        The content, in UTF-8.
+    name : str
+        The name of the file in messages.
+    refusal : type of MissDPError
+        The type of errors.
+
+    Returns
+    -------
+    dict
+        The tables.
+
+    Raises
+    ------
+    MissDPError
+        An error of the type ``refusal`` if the content is not TOML in UTF-8.
+    """
+
     def malformed(error: BaseException) -> MissDPError:
         # Only the place is quoted. The reason may quote a character of a private file.
         place = _PLACE.search(str(error))
@@ -888,11 +970,11 @@ def load_toml(path: Path, refusal: type[MissDPError]) -> dict[str, Any]:
         hint = next((hint for text, hint in _HINTS.items() if text in str(error)), "")
         if isinstance(error, UnicodeDecodeError):
             where, hint = "", ": save it as UTF-8"
-        return refusal(f"{str(path)!r} is not valid TOML{where}{hint}")
+        return refusal(f"{name!r} is not valid TOML{where}{hint}")
 
-    with replacing(OSError, by=unreadable), replacing(ValueError, RecursionError, by=malformed):
+    with replacing(ValueError, RecursionError, by=malformed):
         # Some editors begin a UTF-8 file with a byte order mark.
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
         if _DEEP.search(text):
             raise ValueError("too deep (at a key of 100 parts or more)")
         return tomllib.loads(text)

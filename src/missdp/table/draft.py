@@ -21,6 +21,7 @@ import numpy as np
 import tomli_w
 
 from missdp.errors import DataError, SchemaError
+from missdp.files import write_atomically
 from missdp.schema import (
     AnyAttribute,
     Attribute,
@@ -204,8 +205,18 @@ class Draft:
         OutputError
             If the file cannot be written.
         """
+        write_atomically(Path(path), self.toml_text().encode("utf-8"))
+
+    def toml_text(self) -> str:
+        """Return the content of the TOML file of the draft, with its comments.
+
+        Returns
+        -------
+        str
+            The text. Private until a person has completed it.
+        """
         lines = {name: (reason,) for name, reason in self.reasons.items()}
-        self.facts.to_toml(path, comments=lines, notes=_RULES + self.notes)
+        return self.facts.toml_text(comments=lines, notes=_RULES + self.notes)
 
 
 def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") -> Draft:
