@@ -20,6 +20,7 @@ from missdp.errors import MissingDependencyError, OutputError
 from missdp.files import write_atomically
 from missdp.governance.rendering import template
 from missdp.schema import Schema
+from missdp.schema.schema import check_schema
 from missdp.table import Table
 from missdp.table.units import rows_of_units
 
@@ -94,7 +95,8 @@ def curator_report(
     MissingDependencyError
         If the extra ``report`` is not installed.
     DataError, SchemaError
-        If a table cannot be read under the schema, or the tables have different attributes.
+        If a table cannot be read under the schema, or the tables have different attributes. Also if
+        the schema is not a `Schema`, for example a path.
 
     Examples
     --------
@@ -111,6 +113,7 @@ def curator_report(
     """
     from missdp.evaluate.align import align  # comparing takes a second to import
 
+    check_schema(schema)
     place = Path(path)
     check_apart_from_releases(place, released)
     page = template("curator.html")
