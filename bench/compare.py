@@ -16,11 +16,11 @@ Two more tables are hmeq with its real missing values (`real_missing.py`). There
 more level, and the score is the distance with numbers cut at deciles. A library that does not
 install has the reason as its result.
 
+    python bench/compare.py --show              # the tables of three pages
     python bench/compare.py                     # continues bench/results/compare.json
     python bench/compare.py --tables "RAND, MAR 20 %" --methods AllPairs "dpmm MST" --runs 1
     python bench/compare.py --tables "hmeq, bounds" --methods AllPairs AIM MST "dpmm MST"
-    python bench/compare.py --tables "hmeq, deciles" --methods AllPairs PrivSyn "mbi AIM"
-    python bench/compare.py --show              # the tables of three pages
+    python bench/compare.py --tables "hmeq, deciles" --methods PrivSyn "mbi AIM"
 
 Of missdp it needs an installed wheel:
 

@@ -8,11 +8,11 @@ The tables are those of mice: `boys` (748 rows, growth of Dutch boys) and `nhane
 writes them to a temporary folder, imputes 20 times with the defaults of mice, and pools means, a
 share and regressions by Rubin's rules. mice has no privacy.
 
-missdp has two ways. *query* is a mean or a proportion on rows that are filled from nearest
-neighbours, with all of epsilon for one answer. *estimate* is one model of AllPairs with all of
-epsilon for all answers. For each question the script prints the root mean square distance to the
-pooled estimate, the width of the interval as a multiple of the width of mice, and the share of
-intervals that hold the pooled estimate.
+missdp has two ways. A *query* fills rows from nearest neighbours and spends epsilon on one mean or
+proportion. An *estimate* comes from one model of AllPairs, which spends epsilon on all answers. For
+each question the script prints the root mean square distance to the pooled estimate. It also prints
+the width of the interval as a multiple of the width of mice, and the share of intervals that hold
+the pooled estimate.
 """
 
 from __future__ import annotations

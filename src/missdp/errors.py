@@ -364,7 +364,7 @@ def import_optional(name: str, *, purpose: str) -> Any:
     ------
     MissingDependencyError
         If the module cannot be imported.
-    KeyError
+    ParameterError
         If the package is not listed in ``EXTRA_OF``.
 
     Examples
@@ -375,6 +375,8 @@ def import_optional(name: str, *, purpose: str) -> Any:
     'matplotlib'
     """
     package = name.partition(".")[0]
+    if package not in EXTRA_OF:
+        raise ParameterError(f"no extra installs the package {package!r}. Add it to EXTRA_OF")
     absent = MissingDependencyError(
         f"{purpose} need the optional package {package}, which is not installed; "
         f"run pip install 'missdp[{EXTRA_OF[package]}]'"

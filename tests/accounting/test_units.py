@@ -59,6 +59,36 @@ def test_what_is_left_for_rows_is_worth_no_more_than_the_budget(rows, privacy_me
         assert budget.remaining == (whole.charge(least), whole.remaining)[1]
 
 
+# A release of noise for which the cost of a unit is known in closed form, by measure.
+RELEASES = {
+    "pure": lambda k: acc.PureEvent(epsilon=0.0625 * k),
+    "zcdp": lambda k: acc.ZCDPEvent(rho=0.0001 * k**2),
+    "gdp": lambda k: acc.GaussianEvent(sensitivity=float(k), sigma=40.0, discrete=False),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS[:3])
+@pytest.mark.parametrize("counts_as", ["rows", "one"])
+@pytest.mark.parametrize("measure", RELEASES)
+def test_remaining_epsilon_of_unit_filter_is_total_less_cost_of_unit(measure, rows, counts_as):
+    delta = 0.0 if measure == "pure" else 1e-6
+    budget = acc.Filter(1.0, delta, measure=measure)._for_units(
+        "patient", rows, counts_as=counts_as
+    )
+    assert 1 - 1e-9 <= budget.remaining_epsilon <= 1.0
+    budget.charge(RELEASES[measure](1))
+    of_unit = RELEASES[measure](rows if counts_as == "rows" else 1)
+    spent = acc.epsilon_of(of_unit, delta)
+    assert budget.remaining_epsilon == pytest.approx(1.0 - spent, rel=1e-6)
+    assert budget.remaining_epsilon <= 1.0 - spent + 1e-12
+
+
+def test_per_row_below_one_row_raises_error():
+    for rows in (0, -1, 1.5):
+        with pytest.raises(ParameterError, match="rows must be a whole number"):
+            acc.Cost(privacy_measure="pure", amount=1.0).per_row(rows)
+
+
 def test_where_nothing_is_proven_for_several_rows_it_is_refused():
     of_order, pure = acc.RDPEvent(orders=(8.0,), epsilons=(0.1,)), acc.PureEvent(epsilon=1.0)
     with pytest.raises(ParameterError, match="capacity of a filter must be"):

@@ -16,7 +16,7 @@ import pytest
 
 import missdp
 from missdp.cli.app import COMMANDS
-from missdp.errors import EXTRA_OF, MissingDependencyError, import_optional
+from missdp.errors import EXTRA_OF, MissingDependencyError, ParameterError, import_optional
 from missdp.table.frames import native_from_arrow
 
 ROOT = Path(__file__).parents[2]
@@ -189,3 +189,8 @@ def test_optional_packages_are_imported_by_import_optional():
         if name.partition(".")[0] not in allowed
     ]
     assert found == []
+
+
+def test_import_optional_package_without_extra_raises_error():
+    with pytest.raises(ParameterError, match="no extra installs the package 'numpy'"):
+        import_optional("numpy.linalg", purpose="pictures")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from missdp import Categorical, Date, Numeric, Schema, Table
 from missdp.cli.main import main
-from missdp.errors import DataError, MissingDependencyError
+from missdp.errors import DataError, MissingDependencyError, ParameterError
 from missdp.evaluate import Fidelity, fidelity, plot_columns
 from missdp.evaluate.align import to_text
 from missdp.evaluate.distances import total_variation
@@ -270,3 +270,11 @@ def test_dates_are_shown_as_dates():
     assert real.split()[2:5] == ["2024-03-02", "0.8", "2024-03-01"]
     assert made.split()[2:5] == ["2024-03-02", "0.8", "2024-03-01"]
     assert result.truth["day"][0] == 19784
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1.5])
+def test_plot_columns_max_rows_below_one_raises_error(rows, tmp_path):
+    table, path = people(50, 0)[["pay", "sex"]], tmp_path / "columns.svg"
+    with pytest.raises(ParameterError, match="max_rows must be a whole number"):
+        plot_columns(table, table, path, schema=SCHEMA.subset(("pay", "sex")), max_rows=rows)
+    assert not path.exists()

@@ -381,3 +381,14 @@ def test_derived_attributes_have_an_observation_rate_of_one():
     assert bounds == {"degree": 0.5, "work": 0.5, "years": 1.0, "hours": 1.0, "shift": 1.0}
     observed = 1 - np.array(declared.probabilities(SPARED, random_state=0)["degree"])
     assert observed.max() == pytest.approx(0.5)  # a shift that is not applicable weighs 0
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "a"])
+def test_missing_mechanism_wrong_seed_raises_error(seed):
+    table = Table.from_codes(Schema((Categorical(name="a", levels=("x", "y")),)), {"a": [0, 1]})
+    known = MCAR(rate=0.2)
+    for call in (known.apply, known.probabilities):
+        with pytest.raises(ParameterError, match="random_state must be an integer of at least 0"):
+            call(table, random_state=seed)
+    with pytest.raises(ParameterError, match="random_state must be an integer of at least 0"):
+        next(known.apply_blocks([table], random_state=seed))

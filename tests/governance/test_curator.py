@@ -10,7 +10,7 @@ import pytest
 
 from missdp import AllPairs, Categorical, Numeric, Schema
 from missdp.cli.main import main
-from missdp.errors import OutputError
+from missdp.errors import OutputError, SchemaError
 from missdp.governance.curator import curator_report
 from missdp.governance.dossier import write_dossier
 from missdp.schema import Never, SurveyWeight, Unit
@@ -197,3 +197,9 @@ def test_the_command_writes_the_page_elsewhere(tmp_path, capsys, monkeypatch, mo
     assert (code, "CURATOR ONLY" in out) == (0, True)
     released = "evaluate people.csv others.csv --schema synthetic.model.json"
     assert main(f"{released} --html curator/file.html".split()) == 0
+
+
+def test_curator_report_of_another_type_of_schema_raises_error(tmp_path):
+    path = tmp_path / "curator.html"
+    for schema in (3, "people.toml"):
+        refused(SchemaError, "schema must be", curator_report, {}, {}, path, schema=schema)

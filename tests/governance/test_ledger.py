@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+import math
 import os
 import pickle
 import shutil
@@ -531,3 +532,11 @@ def test_bad_input_is_one_typed_error_and_nothing_is_recorded(office):
     for call, arguments, given in BAD:
         refused(MissDPError, None, getattr(office, call), *arguments, **given)
         assert json.dumps(office.history()) == before, call
+
+
+def test_remaining_releases_epsilon_of_zero_raises_error(tmp_path):
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db", who="ada")
+    ledger.create("table", epsilon=1.0)
+    for epsilon in (0, 0.0, -1.0, math.nan):
+        with refuses(ParameterError, "epsilon must be"):
+            ledger.budget("table").remaining_releases(epsilon)

@@ -357,3 +357,8 @@ def test_estimate_of_one_where_cells_are_missing_together():
     (found,) = estimate_quickly(model, ["mean(a)"], draws=20)
     assert found.estimate[0] == pytest.approx(4.5, abs=0.3)
     assert 0.02 < found.errors[0] < 0.5
+
+
+def test_plan_without_epsilons_prints_its_header():
+    text = str(Plan(method="mst", rows=2000, rehearsed_rows=2000))
+    assert text.startswith("Plan for mst and 2,000 rows")

@@ -394,3 +394,20 @@ def test_imputed_values_equal_expected_values():
         (mp.MeanImputer(max_incomplete=2), np.full((3, 2), nan), [0] * 6),
     ):
         np.testing.assert_allclose(step.fit_transform(table)[np.isnan(table)], expected)
+
+
+@pytest.mark.parametrize("multiplier", [0.0, -1.0, math.nan, 1e11, "a"])
+def test_noise_multiplier_out_of_range_raises_error_when_set(multiplier):
+    estimator = mp.PrivateMean(noise_multiplier=4.0)
+    pipeline = mp.PricedPipeline([], estimator, rows=6, columns=3)
+    with refuses(ParameterError, "noise_multiplier must be"):
+        mp.PrivateMean(noise_multiplier=multiplier)
+    with refuses(ParameterError, "noise_multiplier must be"):
+        estimator.set_params(noise_multiplier=multiplier)
+    with refuses(ParameterError, "noise_multiplier must be"):
+        pipeline.with_noise(multiplier)
+
+
+def test_price_largest_noise_multiplier_is_stated():
+    loud = mp.PricedPipeline([], mp.PrivateMean(noise_multiplier=1e10), rows=6, columns=3)
+    assert mp.price(loud).cheapest_change is None

@@ -337,3 +337,15 @@ def test_three_replaced_rows_move_a_trimmed_mean_by_more_than_three_ranges():
     facts = step, mp.RowDomain(rows=10, columns=1, complete=False)
     true, _ = apart(lambda pair: facts, (narrow, np.abs(narrow)), 3)
     assert true.max_shift > 3 * 0.1 / 7
+
+
+@pytest.mark.parametrize("shift", [-1.0, math.nan])
+def test_table_distance_after_negative_shift_raises_error(shift):
+    with pytest.raises(ParameterError, match="shift is a distance"):
+        mp.NEIGHBOURS.after(rows=9, lipschitz=1.0, shift=shift, shifted_rows=2, diameter=2.0)
+
+
+@pytest.mark.parametrize("columns", [0, -1, 1.5])
+def test_packing_number_below_one_column_raises_error(columns):
+    with pytest.raises(ParameterError, match="columns must be a whole number"):
+        mp.packing_number(columns)

@@ -272,3 +272,10 @@ def test_spark_names_unsupported_attributes(schema, said, tmp_path, capsys):
     assert main([*given, str(tmp_path / "o.json"), "--schema", str(tmp_path / "s.toml")]) == 3
     assert "Spark" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
+@pytest.mark.parametrize("unit", ["month", "quarter"])
+def test_format_value_difference_in_months_outside_schema_raises_error(unit):
+    stay = Difference(name="stay", later="out", earlier="in", lower=0, upper=60, unit=unit)
+    with refuses(SchemaError, "outside a Schema with its two dates"):
+        stay.format_value(3.0)

@@ -225,6 +225,13 @@ def test_released_levels_without_the_bucket_last_raise():
         ReleasedCategorical(name="d", levels=("other", "a"), other="other")
 
 
+@pytest.mark.parametrize("outside", ["missing", "other"])
+def test_released_levels_with_outside_raise_error(outside):
+    facts = {"levels": ("a", "other"), "other": "other", "nullable": True}
+    with pytest.raises(SchemaError, match="outside does not apply"):
+        ReleasedCategorical(name="d", outside=outside, **facts)
+
+
 def test_a_schema_file_says_open(tmp_path):
     path = tmp_path / "a.toml"
     path.write_text('format = 1\n[[attribute]]\nname = "d"\nlevels = "open"\nmax_levels = 9\n')

@@ -23,10 +23,13 @@ from missdp.accounting import (
     RowFunctionsTested,
 )
 from missdp.errors import BudgetExceededError, DataError, SchemaError
+from missdp.schema import OpenCategorical
 from missdp.session import SeededNoise
-from missdp.statistics import ImputedStatistics, KNNImputation
+from missdp.statistics import ImputedStatistics, KNNImputation, Statistic
 from missdp.statistics.imputation import NearestNeighbours
 from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
+from missdp.statistics.statistics import close_levels
+from refusing import refuses
 
 SCHEMA = Schema(
     (
@@ -232,3 +235,15 @@ def test_a_worst_case_never_changes_the_noise_interval(name):
     plain = ASKS[name](statistics(random_state=5), epsilon=(additional - 0.1) / additional)
     widths = [high - low for low, high in (wider.interval, plain.interval)]
     assert widths[0] == pytest.approx(widths[1], rel=0.02)
+
+
+def test_close_levels_question_without_attribute_needs_no_levels():
+    sex = Categorical(name="sex", levels=("f", "m"))
+    schema, count = Schema((sex, OpenCategorical(name="job"))), [Statistic("count")]
+    closed = close_levels(None, count, schema)
+    assert (closed.names, closed.ignore) == (("sex",), ("job",))
+    assert Table.read({"sex": ["f", "m"], "job": ["cook", "smith"]}, closed).schema == closed
+    with refuses(SchemaError, "'job' are open"):
+        close_levels(None, [Statistic("count", by="job")], schema)
+    with refuses(SchemaError, "'job' are open"):
+        close_levels(None, count, Schema((OpenCategorical(name="job"),)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import os
 import warnings
 from fractions import Fraction
@@ -40,7 +41,7 @@ from missdp.statistics.imputation import NearestNeighbours
 from missdp.statistics.imputed_rows import ImputedCells, ImputedRows, RowView, Ways
 from missdp.statistics.row_queries import QUANTA, freeze
 from missdp.statistics.smooth_sensitivity import Bounded, calibrate_smooth_noise
-from missdp.statistics.table_rows import ChosenRows, smooth_epsilon
+from missdp.statistics.table_rows import ChosenRows, TableRows, smooth_epsilon
 from missdp.table.encode import CodedColumn
 from missdp.testing import RecordingNoise, log_ratio
 from refusing import refuses
@@ -577,3 +578,27 @@ def test_several_numbers_that_fill_the_bound_move_no_further_than_stated(first):
     ask = {"function": two_numbers, "reads": {"age"}, "bound": 1.0, "numbers": 2, "change": 0.2}
     one, other = (RowSums(arguments=(value,), **ask) for value in first)
     assert np.abs(one.exact(cells) - other.exact(cells)).sum() <= one.recipient_sensitivity
+
+
+def test_changed_order_of_choice_and_imputation_is_stated_alike():
+    rows, fill = TableRows.of(Table.without_rows(SCHEMA)), shared()
+    chosen, filled = rows.changed(ObservedOn({"age"}), None), rows.changed(fill, None)
+    with pytest.raises(ParameterError, match="imputed once, and not after they are chosen"):
+        chosen.changed(fill, None)
+    with pytest.raises(ParameterError, match="not chosen after they are imputed"):
+        filled.changed(ObservedOn({"age"}), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "named"),
+    [
+        (RowCounts, {"cells": 0}, "cells"),
+        (RowCounts, {"cells": 1.5}, "cells"),
+        (RowSums, {"bound": 1.0, "numbers": 0}, "numbers"),
+        (RowSums, {"bound": 1.0, "change": -1e-9}, "change"),
+        (RowSums, {"bound": 1.0, "change": math.nan}, "change"),
+    ],
+)
+def test_row_query_number_out_of_range_raises_error(kind, facts, named):
+    with pytest.raises(ParameterError, match=f"^{named} must be"):
+        kind(function=ages, reads={"age"}, **facts)

@@ -9,7 +9,7 @@ import pytest
 
 from missdp import MST, Ordinal, Schema, Table
 from missdp.errors import ParameterError
-from missdp.evaluate import combine_estimates
+from missdp.evaluate import Combined, combine_estimates
 from missdp.synth import AIM, AllPairs, uncertain
 from refusing import refuses
 from synth.tables import schema_of
@@ -138,3 +138,9 @@ def test_intervals_cover_when_tables_vary_as_they_should():
     for estimates, variances in (*bad, ([1.0, 2.0], [1.0, -1e-9]), (["a", "b"], [1.0, 1.0])):
         with refuses(ParameterError):
             combine_estimates(estimates, variances)
+
+
+def test_combined_negative_variance_raises_error():
+    for variance in (-1e-9, np.nan):
+        with refuses(ParameterError, "variance must be"):
+            Combined(estimate=0.5, variance=variance, degrees=3.0)

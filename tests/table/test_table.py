@@ -284,3 +284,18 @@ def test_of_several_files_none_appears_before_all_are_complete(tmp_path, monkeyp
     assert all(path.read_bytes() == b"old" for path in kept)
     assert all(path.read_bytes() in (b"old", b'"a"\n1\n') for path in paths)
     assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_concatenate_no_table_or_other_schema_raises_error():
+    one, two = (Table.without_rows(schema) for schema in (TWO, STRICT))
+    assert len(Table.concatenate([one, one])) == 0
+    with refuses(DataError, "Pass at least one table"):
+        Table.concatenate([])
+    for other in (two, Table.without_rows(Schema((A,)))):
+        with refuses(DataError, "only if they have one schema"):
+            Table.concatenate([one, other])
+
+
+def test_of_block_absent_attribute_raises_error():
+    with refuses(DataError, "no codes for attribute 'b'"):
+        Table.of_block(TWO, {"a": np.zeros(2, np.uint8)})

@@ -453,6 +453,7 @@ class Filter(Budget):
         self._label = ""
         self._reserved = False
         self._unit: dict[str, Any] | None = None  # as facts of a `UnitEvent`
+        self._bound = 1  # which all rows of a unit count together
         self._payer: Budget | None = None  # of which this is a part
 
     @classmethod
@@ -509,17 +510,15 @@ class Filter(Budget):
 
         Not public: the caller must have chosen the rows of each unit, which cannot be checked here.
         Events that are charged to it, its `cost` and its `remaining` are stated for one row. Its
-        epsilon, its `filter` and its `spent` are stated for a unit. With ``counts_as="one"``, all
-        rows of a unit count as one together.
+        epsilon, its `filter`, its `spent` and its `remaining_epsilon` are stated for a unit. With
+        ``counts_as="one"``, all rows of a unit count as one together.
         """
         if not self._is_fresh:
             raise ParameterError("only a fresh Filter without failure can be for units")
-        part = type(self).from_cost(
-            self._cost.per_row(rows if counts_as == "rows" else 1),
-            delta=self._delta,
-            adjacency=self._adjacency,
-        )
-        part._epsilon = self._epsilon
+        bound = rows if counts_as == "rows" else 1
+        cost = self._cost.per_row(bound)
+        part = type(self).from_cost(cost, delta=self._delta, adjacency=self._adjacency)
+        part._epsilon, part._bound = self._epsilon, bound
         part._unit = {"unit": unit, "rows": rows, "counts_as": counts_as}
         part.filter()  # raises now if nothing is proven
         return part
@@ -593,13 +592,13 @@ class Filter(Budget):
         Returns
         -------
         float
-            In epsilon, at least 0 and rounded down. It may be published, since charges depend
-            on public and released values only.
+            In epsilon, at least 0 and rounded down. It is stated for a unit of protection, as the
+            total is. It may be published, since charges depend on public and released values only.
         """
         if self._cost.privacy_measure == "pure":
-            return self.remaining.amount
+            return float_down(exact(self.remaining.amount) * self._bound)
         with self._lock:
-            running = replace(self._cost, amount=float_up(self._spent))
+            running = replace(self._cost, amount=float_up(self._spent * self._bound**2))
         return max(0.0, float_down(exact(self._epsilon) - exact(running.epsilon(self._spared))))
 
     def filter(self, *, label: str = "") -> FilterEvent:

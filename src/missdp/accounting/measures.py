@@ -99,6 +99,7 @@ from missdp.errors import (
     UnprovenError,
     check_choice,
     check_delta,
+    check_integer,
     check_nonnegative,
     replacing,
 )
@@ -634,8 +635,13 @@ class Cost:
         Cost
             The cost of one row, rounded down. Pure epsilon is divided by ``rows``. Rho and
             squared mu are divided by the square of ``rows``.
+
+        Raises
+        ------
+        ParameterError
+            If ``rows`` is not a whole number of at least 1.
         """
-        if rows == 1:
+        if check_integer("rows", rows) == 1:
             return self
         parts = rows if self.privacy_measure == "pure" else rows**2
         return replace(self, amount=float_down(exact(self.amount) / parts * _INWARD))

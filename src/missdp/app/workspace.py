@@ -326,7 +326,7 @@ class Workspace:
 
         def released(document: Document) -> None:
             self._set_model(Path(document["model"]), document["guarantee"])
-            self.account = {}  # what it shows was true before the charge
+            self.account = {}  # its numbers were true before the charge
             self.notice = f"Released: {document['model']}. Go on with step 5."
 
         self._start("release", words, released)

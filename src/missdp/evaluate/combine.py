@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from missdp.errors import ParameterError, replacing
+from missdp.errors import ParameterError, check_nonnegative, replacing
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,11 @@ class Combined:
     degrees : float
         Degrees of freedom of its t distribution, at least 1.
 
+    Raises
+    ------
+    ParameterError
+        If the variance is negative or not a finite number.
+
     Examples
     --------
     >>> low, high = Combined(estimate=0.5, variance=0.0001, degrees=30.0).interval()
@@ -35,6 +40,9 @@ class Combined:
     estimate: float
     variance: float
     degrees: float
+
+    def __post_init__(self) -> None:
+        check_nonnegative("variance", self.variance)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return a two-sided confidence interval of the combined estimate, from its t distribution.

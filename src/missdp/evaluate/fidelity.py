@@ -446,7 +446,8 @@ def plot_columns(
     Raises
     ------
     ParameterError
-        If the path has another suffix, or no table states a schema.
+        If the path has another suffix, ``max_rows`` is not an integer of at least 1, or no table
+        states a schema.
     DataError, SchemaError
         If a table cannot be read under the schema, or the tables have different attributes or
         domains.
@@ -491,8 +492,9 @@ def columns_figure(
     MissDPError
         As in `plot_columns`.
     """
+    limit = check_integer("max_rows", max_rows)
     declared = schema_of(truth, synthetic, schema=schema)
-    real, made = (_sampled(reader(d, declared)(), max_rows) for d in (truth, synthetic))
+    real, made = (_sampled(reader(d, declared)(), limit) for d in (truth, synthetic))
     wide, high = min(_WIDE, len(declared)), math.ceil(len(declared) / _WIDE)
     figure = new_figure(figsize=(3.2 * wide, 2.4 * high + 0.5), layout="constrained")
     panels = np.ravel(figure.subplots(high, wide, squeeze=False))

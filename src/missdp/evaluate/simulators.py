@@ -20,7 +20,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from missdp.accounting import Condition, ObservedAtMost
-from missdp.errors import DataError, ParameterError, UnprovenError
+from missdp.errors import DataError, ParameterError, UnprovenError, replacing
 from missdp.schema import AnyAttribute, Categorical, Level, Numeric, Schema
 from missdp.serialization import Record
 from missdp.table import Table
@@ -36,6 +36,15 @@ Scores: TypeAlias = Mapping[str, Floats]
 Rate: TypeAlias = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Weight: TypeAlias = Finite | Mapping[Level, Finite]
+
+
+def _generator(random_state: RandomState) -> np.random.Generator:
+    """Return the generator of a seed or source of seeds, or raise ParameterError."""
+    refused = ParameterError(
+        "random_state must be an integer of at least 0, a SeedSequence or a Generator"
+    )
+    with replacing(TypeError, ValueError, by=refused):
+        return np.random.default_rng(random_state)
 
 
 _SHARE = "a share in [0, 1), or one share per column"
@@ -172,7 +181,7 @@ class MissingMechanism(Record, abstract=True):
         DataError
             If the table has missing cells already.
         ParameterError, SchemaError
-            If a parameter does not fit the table.
+            If a parameter does not fit the table, or ``random_state`` is not valid.
 
         Examples
         --------
@@ -181,7 +190,7 @@ class MissingMechanism(Record, abstract=True):
         >>> MCAR(rate=0.2).probabilities(table, random_state=0)["a"].tolist()
         [0.2, 0.2]
         """
-        return self._chances(table, np.random.default_rng(random_state))
+        return self._chances(table, _generator(random_state))
 
     def _chances(self, table: Table, rng: np.random.Generator) -> Probabilities:
         """Return the probabilities of a complete table, 0 where there is nothing to lose."""
@@ -216,9 +225,9 @@ class MissingMechanism(Record, abstract=True):
         DataError
             If the table has missing cells already.
         ParameterError, SchemaError
-            If a parameter does not fit the table.
+            If a parameter does not fit the table, or ``random_state`` is not valid.
         """
-        rng = np.random.default_rng(random_state)
+        rng = _generator(random_state)
         chances = self._chances(table, rng)
         return _with_missing(table, {name: self._draw(p, rng) for name, p in chances.items()})
 
@@ -248,9 +257,9 @@ class MissingMechanism(Record, abstract=True):
         DataError
             If a block has missing cells already.
         ParameterError, SchemaError
-            If a parameter does not fit the table.
+            If a parameter does not fit the table, or ``random_state`` is not valid.
         """
-        rng = np.random.default_rng(random_state)
+        rng = _generator(random_state)
         for place, table in enumerate(tables):
             yield self.apply(table, random_state=random_state if place == 0 else rng.spawn(1)[0])
 

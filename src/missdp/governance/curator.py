@@ -19,6 +19,7 @@ from missdp.errors import MissingDependencyError, OutputError
 from missdp.files import picture_bytes, write_atomically
 from missdp.governance.rendering import template
 from missdp.schema import Schema
+from missdp.schema.schema import check_schema
 from missdp.table import Table
 from missdp.table.units import rows_of_units
 
@@ -93,7 +94,8 @@ def curator_report(
     MissingDependencyError
         If the extra ``report`` is not installed.
     DataError, SchemaError
-        If a table cannot be read under the schema, or the tables have different attributes.
+        If a table cannot be read under the schema, or the tables have different attributes. Also if
+        the schema is not a `Schema`, for example a path.
 
     Examples
     --------
@@ -144,6 +146,7 @@ def curator_page(
     """
     from missdp.evaluate.align import align  # comparing takes a second to import
 
+    check_schema(schema)
     page = template("curator.html")
     rows, row_schema = _rows_in_a_fit(private, schema), _row_schema(schema)
     real, drawn = align(rows, synthetic, row_schema)

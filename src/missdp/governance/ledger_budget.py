@@ -21,7 +21,7 @@ from missdp.accounting.events import ROW, unit_of
 from missdp.accounting.exact import exact, float_down, float_up
 from missdp.accounting.unit_costs import UnitEvent
 from missdp.conditions import all_conditions
-from missdp.errors import UnprovenError
+from missdp.errors import UnprovenError, check_positive
 from missdp.governance.chain import Row, path_of
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class LedgerBudget(Filter):
         LedgerError
             If the database cannot be read.
         ParameterError
-            If epsilon is negative or not a finite number.
+            If epsilon is not a finite number above 0.
 
         Examples
         --------
@@ -242,7 +242,7 @@ class LedgerBudget(Filter):
         >>> ledger.budget("patients-2026").remaining_releases()
         7
         """
-        facts = self._facts
+        facts, epsilon = self._facts, check_positive("epsilon", epsilon)
         cost = Cost.from_epsilon("gdp" if facts.delta else "pure", epsilon, facts.delta)
         try:
             price, _ = facts.price([cost.event()])

@@ -175,7 +175,7 @@ class Plan(Record):
         for m in get_args(Marginals):
             label = f"two-way cells below twice the noise, {m}"
             lines.append(line(label, ".0%", (p.swamped[m] for p in planned)))
-        for name in planned[0].widths:
+        for name in planned[0].widths if planned else ():
             label = f"width of the 95 % interval of mean({name})"
             lines.append(line(label, ".3g", (p.widths[name] for p in planned)))
         if self.missing:

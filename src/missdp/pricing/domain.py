@@ -559,8 +559,8 @@ class TableDistance:
         Raises
         ------
         ParameterError
-            If the result has a negative distance, or shifted rows without any finite distance. A
-            negative ``lipschitz`` is an example.
+            If ``shift`` is negative or not a number. Also if the result has a negative distance, or
+            shifted rows without any finite distance. A negative ``lipschitz`` is an example.
 
         Examples
         --------
@@ -569,6 +569,7 @@ class TableDistance:
         >>> after.shifted_rows, after.max_shift
         (4, 0.5)
         """
+        require(shift >= 0, "shift is a distance, and cannot be negative or NaN")
         others = max(0, rows - self.replaced)
         shifted_rows = min(shifted_rows, others) if shift > 0 else 0
         return TableDistance(

@@ -266,8 +266,12 @@ class PricedPipeline(Parameters):
         Returns
         -------
         PricedPipeline
-            A copy that is not fitted. It shares the budget. A number out of range raises an error
-            when the copy is used.
+            A copy that is not fitted. It shares the budget.
+
+        Raises
+        ------
+        ParameterError
+            If ``multiplier`` is not a number from 1e-9 to 1e10.
         """
         fresh: PricedPipeline = clone(self)
         fresh.estimator.noise_multiplier = multiplier

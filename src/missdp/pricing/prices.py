@@ -287,7 +287,8 @@ _LOWER = 0.99  # largest ratio of prices at which a change is named
 def _cheapest_change(priced: PricedPipeline, epsilon: float) -> CheaperChange | None:
     """Return the change with the smallest price, from public facts only."""
     noise = float(priced.estimator.noise_multiplier)
-    louder = [(f"use noise_multiplier = {2 * noise:g}", priced.with_noise(2 * noise))]
+    more = min(2 * noise, 1e10)  # the largest multiplier
+    louder = [(f"use noise_multiplier = {more:g}", priced.with_noise(more))]
     for tried in (_changed_steps(priced), louder):
         changes = []
         for change, pipeline in tried:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from missdp.accounting import Composition, Filter, Guarantee
 from missdp.errors import UnprovenError, replacing
 from missdp.pricing.chains import StandardisedFacts
-from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, shape_of
+from missdp.pricing.domain import Parameters, RowDomain, Rows, as_rows, real, shape_of
 from missdp.pricing.private_test import TestPlan
 from missdp.pricing.queries import GradientQuery, Question
 from missdp.pricing.standardised_rows import StandardisedRows, ledger_of, open_session
@@ -83,7 +83,7 @@ class PrivateEstimator(Parameters):
     (0.2, 0.9)
     """
 
-    noise_multiplier: float
+    noise_multiplier: float = real(low=1e-9, high=1e10)
     radius: float = 1.0
     delta: float = 1e-6
     budget: Filter | Composition | None = None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from missdp.accounting import Condition, EigenGap
-from missdp.errors import ParameterError, UnprovenError, replacing
+from missdp.errors import ParameterError, UnprovenError, check_integer, replacing
 from missdp.pricing.domain import RowDomain, TableDistance, count, real, require, word_of
 from missdp.pricing.steps import (
     CovarianceGap,
@@ -723,6 +723,11 @@ def packing_number(columns: int) -> int:
         Public upper bound on the number of clusters, at least 1. From 30 columns on it is 3^30,
         which exceeds the number of rows of any table.
 
+    Raises
+    ------
+    ParameterError
+        If ``columns`` is not a whole number of at least 1.
+
     References
     ----------
     Levenshtein (1979), Musin (2008), and Mittelmann & Vallentin (2010), for kissing numbers.
@@ -732,6 +737,7 @@ def packing_number(columns: int) -> int:
     >>> [packing_number(d) for d in (1, 2, 3, 9)]
     [2, 5, 12, 19683]
     """
+    columns = check_integer("columns", columns)
     return _KISSING.get(columns, int(3 ** min(columns, 30)))
 
 

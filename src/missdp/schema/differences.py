@@ -159,9 +159,12 @@ class Difference(Numeric):
 
         Raises
         ------
-        ZeroDivisionError
-            If the unit of the difference cannot be counted in units of the dates.
+        SchemaError
+            If the unit of the difference cannot be counted in units of the dates, such as months of
+            a difference outside a schema.
         """
+        if not self.size_of_unit:
+            raise self._not_valid("its unit is unknown outside a Schema with its two dates")
         return f"{value / self.size_of_unit:g}"
 
     @property

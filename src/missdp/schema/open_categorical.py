@@ -247,12 +247,12 @@ class ReleasedCategorical(Categorical):
     labels : mapping of str to str, default {}
         Meanings of levels and codes for human readers, by their text.
     outside : {"error", "missing", "other"}, default "error"
-        Not used, since every other value has the level ``other``.
+        Must keep its default, since every other value has the level ``other``.
 
     Raises
     ------
     SchemaError
-        If a level is not such a text, or ``other`` is not the last level.
+        If a level is not such a text, ``other`` is not the last level, or ``outside`` is declared.
 
     Examples
     --------
@@ -279,6 +279,8 @@ class ReleasedCategorical(Categorical):
 
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
+        if self.outside != "error":
+            yield "outside does not apply: every other value is in the bucket"
         if self.levels[-1] != self.other or any(x != level_text(x) for x in self.levels):
             yield "levels must be canonical text, and the bucket must be the last of them"
 

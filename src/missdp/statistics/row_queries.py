@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from missdp.errors import DataError, ParameterError, check_number, replacing
+from missdp.errors import DataError, ParameterError, check_integer, check_number, replacing
 from missdp.session.redaction import no_warnings
 from missdp.statistics import imputed_rows
 from missdp.statistics.imputed_rows import ImputedRows, RowView, Ways
@@ -261,7 +261,8 @@ class RowCounts(RowQuery):
     Raises
     ------
     ParameterError
-        If ``function`` is not a plain function, or ``arguments`` can change later.
+        If ``function`` is not a plain function, ``arguments`` can change later, or ``cells`` is
+        below 1.
     DataError
         Raised by the session after the charge, if the function fails or returns an array of
         another shape or type.
@@ -286,6 +287,7 @@ class RowCounts(RowQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._state(cells=check_integer("cells", self.cells))
         # A row is in one cell or in none. A change can add, remove or move it.
         recipient = 1 if self.stays or self.cells == 1 else 2
         self._state(row_sensitivity=1, recipient_sensitivity=recipient, dimension=self.cells)
@@ -355,8 +357,8 @@ class RowSums(RowQuery):
     Raises
     ------
     ParameterError
-        If ``function`` is not a plain function, ``arguments`` can change later, or ``bound`` is
-        not above 0.
+        If ``function`` is not a plain function, ``arguments`` can change later, ``bound`` is not
+        above 0, ``numbers`` is below 1, or ``change`` is negative.
     DataError
         Raised by the session after the charge, if the function fails or returns an array of
         another shape or type.
@@ -383,6 +385,9 @@ class RowSums(RowQuery):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_number("the bound", self.bound, max_value=math.inf, exclude_min=True)
+        self._state(numbers=check_integer("numbers", self.numbers))
+        if self.change is not None:
+            check_number("change", self.change, max_value=math.inf)
         self._state(
             unit=Fraction(self.bound) / QUANTA,
             row_sensitivity=QUANTA,
@@ -398,7 +403,7 @@ class RowSums(RowQuery):
         """
         if self.change is None:
             return 2 * QUANTA
-        if self.change <= 0:
+        if self.change == 0:
             return 0
         change = math.ceil(self.change / self.bound * QUANTA) + self.numbers
         return min(change if self.numbers == 1 else 2 * change, 2 * QUANTA)

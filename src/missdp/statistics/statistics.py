@@ -986,8 +986,8 @@ def close_levels(
     Raises
     ------
     SchemaError
-        If a question or the imputation needs an attribute whose levels are open. Also if none
-        of them names an attribute.
+        If a question or the imputation needs an attribute whose levels are open. Also if every
+        attribute is open.
 
     Examples
     --------
@@ -999,7 +999,11 @@ def close_levels(
     opened = [a.name for a in schema if isinstance(a, OpenCategorical)]
     if not opened:
         return schema
-    check_levels_declared(needed_attributes(imputation, questions, schema.declare_public())[0])
+    public, named = schema.declare_public(), True
+    with contextlib.suppress(MissDPError):  # a question such as count() needs no attribute
+        named = imputation is not None or any(question.reads(public) for question in questions)
+    if named or len(opened) == len(schema):
+        check_levels_declared(needed_attributes(imputation, questions, public)[0])
     closed = schema.subset(name for name in schema.names if name not in opened)
     ignore, file = (*schema.ignore, *opened), schema.file
     unread = schema.undeclared_columns

@@ -357,7 +357,7 @@ class TableRows:
     def _imputed(self, change: NearestNeighbours) -> TableRows:
         facts = self.facts
         if facts.imputed or facts.observed or facts.groups:
-            raise ParameterError("rows are imputed once, before they are chosen or divided")
+            raise ParameterError("rows are imputed once, and not after they are chosen or divided")
         if not change.imputed | change.reads <= {*facts.schema.names}:
             raise ParameterError("an imputation names attributes of the rows")
         return replace(self, facts=replace(facts, imputed=change.imputed), imputation=change)
@@ -365,7 +365,7 @@ class TableRows:
     def _observed(self, change: ObservedOn) -> TableRows:
         facts = self.facts
         if facts.imputed or facts.groups:
-            raise ParameterError("rows are chosen before they are imputed or divided")
+            raise ParameterError("rows are not chosen after they are imputed or divided")
         if not change.names or not change.names <= {*facts.schema.names}:
             raise ParameterError("ObservedOn names attributes of the rows")
         facts = replace(facts, observed=facts.observed | change.names)

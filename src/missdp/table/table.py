@@ -279,9 +279,8 @@ class Table:
         Raises
         ------
         DataError
-            If the columns have different lengths.
-        KeyError
-            If the block has no codes of an attribute of the schema.
+            If the columns have different lengths, or the block has no codes of an attribute of the
+            schema.
         """
         return cls(schema, _columns(block, schema.names), kind=kind)
 
@@ -320,15 +319,20 @@ class Table:
 
         Raises
         ------
-        StopIteration
-            If there is no table.
-        KeyError
-            If a table lacks an attribute of the first table.
+        DataError
+            If there is no table, or a table has another schema than the first table.
         """
         parts = iter(tables)
-        first = next(parts)
-        blocks = (table._columns for table in chain([first], parts))
-        columns = concatenate_columns(blocks, first.schema)
+        first = next(parts, None)
+        if first is None:
+            raise DataError("there is no table to concatenate. Pass at least one table")
+
+        def block(table: Table) -> dict[str, CodedColumn]:
+            if table.schema != first.schema:
+                raise DataError("tables are concatenated only if they have one schema")
+            return table._columns
+
+        columns = concatenate_columns(map(block, chain([first], parts)), first.schema)
         return cls(first.schema, columns, kind=first.kind)
 
     def __repr__(self) -> str:
@@ -735,6 +739,10 @@ def read_columns(
 
 def _columns(block: Mapping[Any, NDArray[Any]], names: Iterable[str]) -> dict[str, CodedColumn]:
     """Return the columns of a block of rows by name."""
+    names = tuple(names)
+    for name in names:
+        if name not in block:
+            raise DataError(f"no codes for attribute {name!r}")
     return {name: CodedColumn(block[name], block.get(("values", name))) for name in names}
 
 
