@@ -20,7 +20,6 @@ install has the reason as its result.
     python bench/compare.py                     # continues bench/results/compare.json
     python bench/compare.py --tables "RAND, MAR 20 %" --methods AllPairs "dpmm MST" --runs 1
     python bench/compare.py --tables "hmeq, bounds" --methods AllPairs AIM MST "dpmm MST"
-    python bench/compare.py --tables "hmeq, deciles" --methods PrivSyn "mbi AIM"
 
 Of missdp it needs an installed wheel:
 
