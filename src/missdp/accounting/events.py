@@ -168,7 +168,7 @@ class Event(Record, abstract=True):
         return unit_of(getattr(self, "events", ()))
 
     def to_replace_one(self) -> Event:
-        """Return the accounting event of this release under replace-one adjacency.
+        """Return the cost of a release for neighbouring tables in which one row is replaced.
 
         Replacing a row is removing a row and adding another row. So the numbers follow from two
         add-remove steps.
@@ -176,7 +176,8 @@ class Event(Record, abstract=True):
         Returns
         -------
         Event
-            The event itself if it already is a replace-one event.
+            An event with the cost of two add-remove steps, or the event itself if it already is a
+            replace-one event. Public.
 
         Raises
         ------

@@ -561,7 +561,7 @@ class Ledger:
         return self._store.is_absent()
 
     def history(self, name: str = "") -> list[dict[str, Any]]:
-        """Return all recorded lines about one table, or about all tables, in order.
+        """Return the entries of a ledger about one table or about all tables, oldest first.
 
         Parameters
         ----------
@@ -572,7 +572,7 @@ class Ledger:
         -------
         list of dict
             The facts of each line, such as ``request``, ``state``, ``who`` and ``budget``,
-            oldest first. Public, and released answers.
+            oldest first. All facts are public: they are declared facts and released answers.
 
         Raises
         ------

@@ -138,7 +138,7 @@ class AmplifiedEvent(Event):
         return (self.assumption, self.structure, *(() if only_caps else (FixedSchedule(),)))
 
     def epsilon_bound(self, delta: float, *, adjacency: Adjacency, protects: Protects) -> float:
-        """Return the smaller epsilon of releases for the table before values went missing.
+        """Return the epsilon of releases for the table before values went missing.
 
         Parameters
         ----------
@@ -159,6 +159,8 @@ class AmplifiedEvent(Event):
         ------
         UnprovenError
             If no bound covers the events.
+        ParameterError
+            If ``delta`` or ``adjacency`` is not valid.
         """
         if protects != "ground-truth":
             return math.inf

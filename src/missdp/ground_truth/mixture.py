@@ -265,6 +265,7 @@ class MaskMixture:
         -------
         bool
             False if attributes were treated as always observed. The bound is then valid but larger.
+            Public.
         """
         return not self.relaxed
 

@@ -228,7 +228,8 @@ class StandardisedFacts:
         Returns
         -------
         TableDistance
-            `NEIGHBOURS`, one replaced row, if there are no steps.
+            Number of replaced rows, and distances of shifted rows in units of the last step's
+            columns. `NEIGHBOURS`, one replaced row, if there are no steps. Public.
         """
         return self.steps[-1].distance_after if self.steps else NEIGHBOURS
 

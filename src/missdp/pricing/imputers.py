@@ -900,7 +900,7 @@ class NeighbourImputer(Imputer):
     _continuous = False
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the conditions of the guarantee on incomplete rows and on donations of a row.
+        """Return the conditions: few rows are incomplete, and no row fills cells of many others.
 
         The condition on donations is absent if ``max_donations`` is None.
 

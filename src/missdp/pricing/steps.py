@@ -37,7 +37,7 @@ except ImportError:
 
 @pydantic.dataclasses.dataclass(frozen=True)
 class StepCondition(Condition, abstract=True):
-    """Base class of conditions under which the proven bound of a preprocessing step holds.
+    """Base class of conditions under which the influence of one row on a step is bounded.
 
     A condition is a public sentence with numbers. It is stated with the guarantee and is not
     checked against the private table. Propose-test-release (`propose_test_release`) replaces some

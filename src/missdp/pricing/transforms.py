@@ -803,7 +803,7 @@ class Quantizer(StableTransformer):
     _continuous = False
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the condition of the guarantee on the size and number of good clusters.
+        """Return the condition of a quantizer's guarantee: clusters are small and few are crowded.
 
         Parameters
         ----------

@@ -114,7 +114,7 @@ class Binning(Record):
 
     @property
     def cells(self) -> Binning:
-        """Bins and spikes without their origin, so that two binnings can be compared.
+        """Bins and spikes of a number without the record of who chose them, for comparisons.
 
         Returns
         -------

@@ -188,7 +188,7 @@ class OpenCategorical(Categorical):
         return ReleasedCategorical(**facts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public facts of a column with open levels as a table of a schema file.
+        """Return the facts of a column whose levels are not declared, as a dictionary.
 
         Returns
         -------

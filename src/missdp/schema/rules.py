@@ -124,7 +124,7 @@ class Rule(Record, abstract=True):
         return frozenset(name for bound in self.bound(columns) for name in bound.names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a rule as a ``[[rule]]`` table of a schema file, in a dictionary.
+        """Return a rule about columns as a dictionary, as TOML schema files have it.
 
         Returns
         -------

@@ -58,7 +58,7 @@ class Dependences(Scores):
     """
 
     def check(self, rows: CountedRows) -> None:
-        """Raise an error if candidate marginals cannot be scored, by public facts alone.
+        """Raise an error if public facts show that a set of columns has no dependence score.
 
         Parameters
         ----------
