@@ -288,7 +288,9 @@ def summary(results):
     heads = [f"{what}: {table}" for what in ("distance", "F1") for table in SHORT.values()]
     lines = [f"| method | {' | '.join([*heads, 'CPU s'])} |", "|---" * (len(heads) + 2) + "|"]
     for name in METHODS[1:]:
-        good = [r for r in results if r["method"] == name and "problem" not in r]
+        good = [
+            r for r in results if r["method"] == name and r["table"] in SHORT and "problem" not in r
+        ]
         cells = [
             written(column, statistics.mean(scores), name) if scores else "–"
             for column in ("two_way_equal", "f1")
@@ -308,7 +310,7 @@ def summary(results):
 def shown(results):
     """The tables of measured.md: means over runs, and the number of runs if fewer than three."""
     out = []
-    for table in dict.fromkeys(row["table"] for row in results):
+    for table in dict.fromkeys(row["table"] for row in results if row["table"] in TITLES):
         lines = [f"| {TITLES[table]} | {' | '.join(COLUMNS.values())} |"]
         lines.append("|---" * (len(COLUMNS) + 1) + "|")
         for name in METHODS:

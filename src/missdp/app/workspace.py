@@ -425,7 +425,7 @@ def rule_of(form: Form) -> Document:
 @lru_cache(maxsize=2)
 def _obstacles(toml: str) -> tuple[str, ...]:
     """Return the reasons why a schema would stop a release. The last schemas are remembered."""
-    from missdp.synth.obstacles import release_obstacles
+    from missdp.governance.obstacles import release_obstacles
 
     return tuple(release_obstacles(SchemaRows(toml).schema))
 

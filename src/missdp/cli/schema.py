@@ -153,9 +153,9 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     """
     from missdp.cli.main import EXIT_CODES
     from missdp.cli.rows import rows_at, schema_at
+    from missdp.governance.obstacles import release_obstacles
     from missdp.schema import Difference, OpenCategorical
     from missdp.schema.open_categorical import with_max_levels
-    from missdp.synth.obstacles import release_obstacles
     from missdp.table.check import lost_cells
 
     facts = schema_at(schema)
