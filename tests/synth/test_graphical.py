@@ -392,3 +392,4 @@ def test_all_quarters_of_a_table_tell_how_often_cells_are_missing_together():
     assert count == pytest.approx(16)
     assert std < 4.0 / np.sqrt(2)  # other quarters tell as much as the one of both
     assert 16 < estimate([[66, 4], [14, 20]], 4.0)[0] < 20
+    assert estimate([[66, 4], [14, 16]], 0.4)[1] < std / 2  # the noise of the table counts
