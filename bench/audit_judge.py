@@ -209,7 +209,8 @@ def scores_of_numbers(
 
 def scores_of_rows(model: Any, canaries: list[Row]) -> Floats:
     """Return the number of pairs of cells that synthetic rows share with each canary."""
-    sample = model.sample(SYNTHETIC_ROWS, missing_values="keep", random_state=SEED)
+    missing = "keep" if model.missing == "joint" else "fill"
+    sample = model.sample(SYNTHETIC_ROWS, missing_values=missing, random_state=SEED)
     codes = np.column_stack(
         [
             pd.Categorical(sample[f"q{i}"], [f"level {c:02d}" for c in range(ONE_RUN_LEVELS)]).codes

@@ -1,7 +1,7 @@
 """Let dp-recorder, which is not ours, record fits on one table and replay them on its neighbours.
 
     git clone https://github.com/ObliviousAI/dp-recorder
-    python bench/dp_recorder.py --recorder dp-recorder/src
+    python bench/recorder_judge.py --recorder dp-recorder/src
 
 dp-recorder (arXiv 2602.17454) audits from inside: it records the answers of all mechanisms on a
 table, repeats these answers on a neighbour, and finds every question that changes although no
