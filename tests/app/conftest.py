@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from missdp.cli.main import main
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -19,6 +21,14 @@ def folder(tmp_path, monkeypatch):
     frame = pd.DataFrame(columns).astype({"age": "Int64"}).mask(rng.random((400, 2)) < 0.1)
     frame.assign(remarks=[f"secret {k}" for k in range(400)]).to_csv("people.csv", index=False)
     return tmp_path
+
+
+@pytest.fixture
+def account(folder):
+    """Create an account in the folder. The words name it in a command."""
+    words = ["--ledger", "sqlite:///l.db", "--account", "p"]
+    assert main(["ledger", "create", *words, "--epsilon", "3", "--delta", "1e-5", "-q"]) == 0
+    return words
 
 
 class Client:

@@ -200,26 +200,13 @@ def test_a_refused_release_charges_nothing(opened):
     assert not Path("people.model.json").exists()
 
 
+@pytest.mark.usefixtures("account")
 def test_a_killed_server_leaves_what_a_killed_command_leaves(opened, browser, capsys):
     rng = np.random.default_rng(0)
     wide = pd.DataFrame(rng.integers(0, 9, (30_000, 25))).add_prefix("c")
     wide.to_csv("people.csv", index=False)
     page = opened()
     complete(page)
-    main(
-        [
-            "ledger",
-            "create",
-            "--ledger",
-            "sqlite:///l.db",
-            "--account",
-            "p",
-            "--epsilon",
-            "3",
-            "--delta",
-            "1e-5",
-        ]
-    )
     page.go("release")
     for name, text in (("ledger", "sqlite:///l.db"), ("account", "p"), ("epsilon", "1")):
         page.type(name, text)

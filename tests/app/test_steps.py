@@ -168,7 +168,7 @@ def test_a_missing_file_is_a_problem(client):
     assert "no data file" in client.do("data", "read", data="absent.csv")
 
 
-def test_a_killed_server_leaves_a_charge_and_no_model(folder):
+def test_a_killed_server_leaves_a_charge_and_no_model(folder, account):
     """The command of a killed server stops as a command whose terminal is closed."""
     assert main(["schema", "init", "people.csv", "-o", "s.toml", "-q"]) == 0
     text = Path("s.toml").read_text()
@@ -178,34 +178,8 @@ def test_a_killed_server_leaves_a_charge_and_no_model(folder):
         "job = Job('release', sys.argv[1:], print, print); print('started', flush=True)\n"
         "while True:\n time.sleep(0.05); print(job.stage, flush=True)"
     )
-    words = [
-        "fit",
-        "people.csv",
-        "--schema",
-        "s.toml",
-        "--epsilon",
-        "1",
-        "-o",
-        "m.json",
-        "--ledger",
-        "sqlite:///l.db",
-    ]
-    main(
-        [
-            "ledger",
-            "create",
-            "--ledger",
-            "sqlite:///l.db",
-            "--account",
-            "p",
-            "--epsilon",
-            "3",
-            "--delta",
-            "1e-5",
-            "-q",
-        ]
-    )
-    command = [sys.executable, "-c", code, *words, "--account", "p"]
+    words = ["fit", "people.csv", "--schema", "s.toml", "--epsilon", "1", "-o", "m.json"]
+    command = [sys.executable, "-c", code, *words, *account]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         for line in server.stdout:
             if line.strip() not in ("started", "starting"):
@@ -216,9 +190,9 @@ def test_a_killed_server_leaves_a_charge_and_no_model(folder):
         [sys.executable, "-m", "missdp", "ledger", "show", "--ledger", "sqlite:///l.db", "--json"],
         capture_output=True, text=True, check=True, env={**os.environ},
     )  # fmt: skip
-    (account,) = json.loads(started.stdout)["accounts"]
+    (shown,) = json.loads(started.stdout)["accounts"]
     if Path("m.json").exists():  # noise was drawn, so the charged model was saved first
-        assert account["started"] == []
+        assert shown["started"] == []
     assert not [path for path in folder.iterdir() if path.suffix == ".tmp"]
     assert not re.search(r"m\.json", " ".join(open_commands()))
 

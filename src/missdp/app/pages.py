@@ -12,6 +12,7 @@ from missdp.app.jobs import shown
 from missdp.app.schema_rows import FILE_ROW, Row, facts_of
 from missdp.app.workspace import GRID, STEPS, Workspace
 from missdp.errors import MissDPError, import_optional
+from missdp.session.strategies import STRATEGIES
 
 _TITLES = dict(zip(STEPS, ("Data", "Schema", "Plan", "Release", "Look"), strict=True))
 _KINDS = {
@@ -30,7 +31,6 @@ _KINDS = {
 """Kinds of columns in words."""
 _SHOWN = 5  # levels that the summary of a column shows
 _METHODS = ("all-pairs", "aim", "mst", "privbayes", "kamino")
-_STRATEGIES = ("joint", "observed", "complete-rows", "impute-first")
 
 
 @lru_cache(maxsize=1)
@@ -55,7 +55,7 @@ def page(space: Workspace, step: str) -> str:
     """Return the HTML of a step."""
     space.refresh()
     context: dict[str, Any] = {"space": space, "step": step, "steps": _TITLES, "kinds": _KINDS}
-    context |= {"methods": _METHODS, "strategies": _STRATEGIES, "grid": GRID}
+    context |= {"methods": _METHODS, "strategies": [*STRATEGIES], "grid": GRID}
     context |= {"facts_of": facts_of, "file_row": FILE_ROW, "folder": Path.cwd()}
     context["obstacles"] = space.obstacles() if step in ("schema", "release") else []
     if step == "schema" and space.schema is not None:

@@ -53,8 +53,13 @@ Examples:
 
 Differential privacy for tables with missing values."""
 # Commands whose file has another name.
-_FILES = {"synthesize": "fit", "price": "guarantee", "version": "about", "demo": "about"}
-_FILES["app"] = "browser"
+_FILES = {
+    "synthesize": "fit",
+    "price": "guarantee",
+    "version": "about",
+    "demo": "about",
+    "app": "browser",
+}
 # Options whose parameters in the Python API have another name.
 _WORDS = "n=rows n_rows=public-rows random_state=seed match_on=match missing=strategy draws=copies "
 _WORDS += "k=neighbors group=within uncertainty=interval epsilons=epsilon"

@@ -320,6 +320,10 @@ def _checked(
 
         progress("finding epsilon", None)
         model.set_params(epsilon=epsilon_for_ground_truth(epsilon, model, facts, stated))
+    if engine == "spark":
+        from missdp.engines import spark
+
+        spark.check_spark_schema(facts)
     by_delta = options["method"] is None and options["delta"] == 0
     method = f"{name}, since delta is 0" if by_delta else name
     return _Planned(rows, facts, model, method, charge, stated, undeclared, engine)
@@ -424,10 +428,6 @@ def _delta_of(model: Synthesizer) -> float:
 def _charged(planned: _Planned) -> Charged | None:
     """Charge the largest cost of the fit. Private rows may be read only afterwards."""
     model, facts = planned.model, planned.facts
-    if planned.engine == "spark":
-        from missdp.engines import spark
-
-        spark.check_spark_schema(facts)
     RUN.note_cost(model.epsilon, _delta_of(model))
     if planned.charge is None:
         return None

@@ -53,7 +53,8 @@ CountsOfBoth: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
 _MAX_LOG_ODDS = 12.0
 _SOLVED = 1e-3  # tolerance of a log odds ratio
 _BLOCK = 128  # pairs whose odds ratios are solved at once: their chances fit into a cache
-_MIN_ROWS = 100  # rows from which odds ratios are solved for every tenth row first
+_MIN_ROWS = 100  # rows from which odds ratios are first solved for some of the rows
+_SOLVED_FIRST = 10  # every tenth row
 _MAX_NEWTON = 50  # steps of Newton's method, or of bisection, which halves an interval of 24
 _SAME = 0.8  # correlation of masks from which two masks are treated as one
 _APART = -1.0  # log odds ratio below which two attributes are missing apart
@@ -120,8 +121,8 @@ def log_odds_of_joint(p: Floats, q: Floats, total: Floats) -> Floats:
     if len(p) < _MIN_ROWS:
         solved = _log_odds_of_means(p.mean(axis=0), q.mean(axis=0), total / len(p))
     else:
-        every = slice(None, None, _MIN_ROWS // 10)
-        solved = log_odds_of_joint(p[every], q[every], total * (len(p[every]) / len(p)))
+        some = slice(None, None, _SOLVED_FIRST)
+        solved = log_odds_of_joint(p[some], q[some], total * (len(p[some]) / len(p)))
     low, high = np.full(len(total), -np.inf), np.full(len(total), np.inf)
     unsolved = np.arange(len(total))
     for _ in range(_MAX_NEWTON):
