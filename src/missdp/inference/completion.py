@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -227,15 +228,15 @@ def complete_with_rows(
 
 
 def mean_change(
-    before: Mapping[Pair, Floats], after: Mapping[Pair, Floats], variances: Mapping[Pair, Floats]
+    before: Mapping[Any, Floats], after: Mapping[Any, Floats], variances: Mapping[Any, Floats]
 ) -> float:
     """Return the root mean square change of tables, in standard deviations of their noise.
 
     Parameters
     ----------
-    before, after : mapping of (int, int) to ndarray
-        Tables of pairs of attributes, in shares of rows.
-    variances : mapping of (int, int) to ndarray
+    before, after : mapping of tuple of int to ndarray
+        Tables of two or more attributes, in shares of rows.
+    variances : mapping of tuple of int to ndarray
         Variance of the noise of each share.
 
     Returns

@@ -427,7 +427,10 @@ class PairRelease(Record):
         if self.products is not None:
             return _MAX_TURNS
         pairs = zip(self.marginals.one_way, self.marginals.sizes, strict=True)
-        return 2 if self.higher_order or any(len(m) > size for m, size in pairs) else 1
+        incomplete = any(len(marginal) > size for marginal, size in pairs)
+        if self.higher_order and incomplete:
+            return _MAX_TURNS
+        return 2 if self.higher_order or incomplete else 1
 
     @property
     def blocks(self) -> list[Floats]:
@@ -749,18 +752,34 @@ def fit_pairs(
         completed = complete_with_rows(tables, facts, some, start=start)
         numbers = released_covariances(release, bias, completed, rows, missing)
         completed, smoothing = _smooth(completed, facts, numbers)
+        last_together = together
         together = release.marginals.higher_order_targets(completed.masks, rows)
         if together:
             together = scaled_to_smaller(together, targets(completed, rows))
         # With few attributes, clipping removes much of most rows, and the correction needs more
         # turns. Otherwise all tables would be biased in one direction.
         last_change, change = change, mean_change(before, tables.tables, tables.variances)
+        # Where cells are missing by the interaction of two attributes, only rows with the
+        # interaction correct the tables of pairs, to which larger marginals are scaled.
+        change = max(change, _change_of_larger(last_together, together, release))
         if turn >= _TURNS and (change <= _MIN_CHANGE or change > _MAX_CHANGE_RATIO * last_change):
             break
     more = row_model.sample(max(0, _TARGET_ROWS - len(rows)), rng)
     pair_targets = targets(completed, np.concatenate([rows, more]))
     targets_of_rows = pair_targets | scaled_to_smaller(together, pair_targets)
     return PairModel(release.levels, row_model, targets_of_rows, completed.masks, release.rows)
+
+
+def _change_of_larger(
+    before: Mapping[Clique, Floats], after: Mapping[Clique, Floats], release: PairRelease
+) -> float:
+    """Return the root mean square change of larger marginals, in SDs of their noise."""
+    if not before:
+        return math.inf if after else 0.0
+    stds = release.marginals.higher_order_stds
+    same = before.keys() & after.keys() & stds.keys()
+    variances = {c: np.full(after[c].shape, (stds[c] / release.rows) ** 2) for c in same}
+    return mean_change(before, {c: after[c] for c in same}, variances)
 
 
 def _smooth(
