@@ -302,12 +302,11 @@ def _spent(on: FittedSubject, table: Table, asked: dict[str, Any]) -> bool:
     """
     epsilon, delta = asked["epsilon"], asked["delta"]
     budget: Filter | Composition = Filter(2 * epsilon, min(0.5, 2 * delta))
-    planned = on.build(**asked).planned_events(on.schema)
-    if any(isinstance(event, SampledGaussianEvent) for event in planned):
-        budget = Composition(planned, epsilon, delta)
-    model = on.build(budget=budget, **asked)
     with ErrorCatcher() as refused:
-        model.fit(table)
+        planned = on.build(**asked).planned_events(on.schema)
+        if any(isinstance(event, SampledGaussianEvent) for event in planned):
+            budget = Composition(planned, epsilon, delta)
+        model = on.build(budget=budget, **asked).fit(table)
     if refused.error is not None:
         typed = isinstance(refused.error, MissDPError)
         expect(typed and not budget.events, f"{asked} is no refusal before a charge")
