@@ -16,10 +16,14 @@ Two more tables are hmeq with its real missing values (`real_missing.py`). There
 more level, and the score is the distance with numbers cut at deciles. A library that does not
 install has the reason as its result.
 
-    python bench/compare.py --show              # the tables of three pages
     python bench/compare.py                     # continues bench/results/compare.json
     python bench/compare.py --tables "RAND, MAR 20 %" --methods AllPairs "dpmm MST" --runs 1
+    python bench/compare.py --show              # the tables of three pages
+
+The tables of hmeq:
+
     python bench/compare.py --tables "hmeq, bounds" --methods AllPairs AIM MST "dpmm MST"
+    python bench/compare.py --tables "hmeq, deciles" --methods AllPairs PrivSyn "mbi AIM"
 
 Of missdp it needs an installed wheel:
 
@@ -288,9 +292,8 @@ def summary(results):
     heads = [f"{what}: {table}" for what in ("distance", "F1") for table in SHORT.values()]
     lines = [f"| method | {' | '.join([*heads, 'CPU s'])} |", "|---" * (len(heads) + 2) + "|"]
     for name in METHODS[1:]:
-        good = [
-            r for r in results if r["method"] == name and r["table"] in SHORT and "problem" not in r
-        ]
+        of_method = [r for r in results if r["method"] == name and r["table"] in SHORT]
+        good = [r for r in of_method if "problem" not in r]
         cells = [
             written(column, statistics.mean(scores), name) if scores else "–"
             for column in ("two_way_equal", "f1")
@@ -359,8 +362,8 @@ def main():
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
     if options.show:
-        others = [r for r in results if r["table"] in TITLES]
-        print("\n\n".join([summary(others), *shown(others), *real_missing.shown(results)]))
+        print("\n\n".join([summary(results), *shown(results), *real_missing.shown(results)]))
+        print(f"\nhmeq, rows drawn again: {real_missing.resampled()}")
         return
     tables = {title: TABLES[title]() for title in options.tables}
     for title, name, run in pending(results, options):

@@ -8,11 +8,13 @@ The tables are those of mice: `boys` (748 rows, growth of Dutch boys) and `nhane
 writes them to a temporary folder, imputes 20 times with the defaults of mice, and pools means, a
 share and regressions by Rubin's rules. mice has no privacy.
 
-missdp has two ways. A *query* fills rows from nearest neighbours and spends epsilon on one mean or
-proportion. An *estimate* comes from one model of AllPairs, which spends epsilon on all answers. For
-each question the script prints the root mean square distance to the pooled estimate. It also prints
-the width of the interval as a multiple of the width of mice, and the share of intervals that hold
-the pooled estimate.
+missdp has two ways. `by_query` is a mean or a proportion on rows that are filled from nearest
+neighbours, with all of epsilon for one answer. `by_estimate` is one model of AllPairs, with all of
+epsilon for all answers.
+
+For each question the script prints three numbers. They are the root mean square distance to the
+pooled estimate, the width of the interval as a multiple of the width of mice, and the share of
+intervals that hold the pooled estimate.
 """
 
 from __future__ import annotations
@@ -139,6 +141,7 @@ def line(name: str, judge: Interval, runs: list[Interval]) -> str:
 def main() -> None:
     """Print the pooled estimates of mice, and the tables of missdp for each epsilon."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tables", nargs="+", choices=SCHEMAS, default=list(SCHEMAS))
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 3.0, 10.0])
     options = parser.parse_args()
@@ -147,8 +150,8 @@ def main() -> None:
         judges = by_mice(Path(folder))
         frames = {name: pd.read_csv(Path(folder) / f"{name}.csv") for name in SCHEMAS}
     print({"missdp": version("missdp"), "mice": judges["version"]})
-    for name, schema in SCHEMAS.items():
-        table = Table.read(frames[name], schema)
+    for name in options.tables:
+        table = Table.read(frames[name], SCHEMAS[name])
         for question, judge in judges[name].items():
             print(f"| {name}: {question} | {', '.join(f'{x:.4g}' for x in judge)} |", flush=True)
         for epsilon in options.epsilon:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -117,16 +118,15 @@ def shown(results: list[dict[str, Any]]) -> list[str]:
     Returns
     -------
     list of str
-        The distances of rows that are drawn again, and the tables. A method without a result has a
-        row with the reason.
+        The tables, ordered by best runs. A method without a result has a row with the reason.
     """
-    chance = resampled()
-    out = [f"Rows drawn again: two-way {chance['two_way']:.3f}, one-way {chance['one_way']:.3f}"]
+    out = []
     for title, meaning in TITLES.items():
         rows = [r for r in results if r["table"] == title]
         best = [r["two_way"] for r in rows if r["method"] == "AllPairs"]
         lines = [f"| {' | '.join((f'{HEADS[0]}: {meaning}', *HEADS[1:]))} |"]
         lines.append("|---" * len(HEADS) + "|")
+        rows.sort(key=lambda r: r.get("two_way", math.inf))
         for name in dict.fromkeys(r["method"] for r in rows):
             runs = [r for r in rows if r["method"] == name]
             lines.append(_line(name, runs, statistics.mean(best) if best else float("nan")))
@@ -145,5 +145,6 @@ def _line(name: str, runs: list[dict[str, Any]], best: float) -> str:
         key: statistics.mean(r[key] for r in good) for key in ("two_way", "one_way", "cpu_s", "gb")
     }
     two, one = (f"{mean[key]:.3f}".removeprefix("0") for key in ("two_way", "one_way"))
-    costs = f"{mean['cpu_s']:.0f} | {mean['gb']:.1f}"
+    memory = f"{mean['gb']:.1f}".removeprefix("0")
+    costs = f"{mean['cpu_s']:.0f} | {memory}"
     return f"{start} {two} | {one} | {costs} | {mean['two_way'] / best:.2f} |"

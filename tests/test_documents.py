@@ -288,6 +288,8 @@ def test_the_tables_of_pages_are_the_kept_results(script):
     others = json.loads(compare.RESULTS.read_text(encoding="utf-8"))
     assert compare.summary(others) in read("comparison.md")
     assert "\n\n".join(compare.shown(others)) in read("referees/measured.md")
+    judged = read("referees/judged-by-others.md")
+    assert [t for t in compare.real_missing.shown(others) if t not in judged] == []
     measured = json.loads(RESULTS.read_text(encoding="utf-8"))
     pages = read("planning.md") + read("referees/measured.md")
     assert [table for table in tables(measured) if table not in pages] == []
