@@ -242,11 +242,12 @@ def mean_change(
     Returns
     -------
     float
-        0 without tables.
+        0 without tables. A table that did not exist before is left out.
     """
     changes = [
         float(np.square(table - before[p]).mean()) / max(_NO_CHANGE, float(variances[p].mean()))
         for p, table in after.items()
+        if p in before
     ]
     return math.sqrt(np.mean(changes)) if changes else 0.0
 

@@ -7,7 +7,7 @@ round.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from missdp.inference.models import PairModel
 from missdp.session import Expected, LevelMerge, Marginal, Misfits, Noise, Selection, Session, Total
 from missdp.session.scores import MISFIT_SENSITIVITY
 from missdp.synth.family import Family, Learned, Request, budget_of_counts
+from missdp.synth.higher_order import SEARCH, PairExtension, search_cost, search_parts
 from missdp.synth.learn_pairs import PairRelease, fit_pairs, model_facts
 from missdp.synth.noisy_counts import MASKS_SHARE, least_squares_total
 from missdp.synth.parameters import is_declared
@@ -70,6 +71,7 @@ class AdaptiveFit:
     * ``total``: Cost of the complete fit.
     * ``selection_budget``: Largest cost of all later selections together.
     * ``reserve``: Cost that is reserved for pairs that no selected marginal contains.
+    * ``search``: Cost of a later search for marginals that pairs miss.
     * ``fit_model``: Fits a quick model to all marginals, given the model of the last round.
     """
 
@@ -79,13 +81,14 @@ class AdaptiveFit:
     total: Cost
     selection_budget: float
     reserve: float
+    search: float
     fit_model: Callable[[NoisyMarginals, QuickFit | None], QuickFit]
 
     @property
     def remaining(self) -> float:
         """Remaining cost of the rounds, in the measure of the budget."""
-        remaining = self.session.remaining.amount - self.reserve - _SLACK * self.total.amount
-        return max(0.0, remaining)
+        later = self.reserve + self.search + _SLACK * self.total.amount
+        return max(0.0, self.session.remaining.amount - later)
 
     @property
     def progress(self) -> float:
@@ -137,9 +140,18 @@ class AdaptiveFit:
         rest = pairs_of(self.workload, self.marginals.counts) if self.reserve else []
         rest, self.reserve = rest or [*self.marginals.counts], 0.0
         if self.remaining > _MIN_REST * self.total.amount:
-            noise = self.noise(self.remaining / len(rest))
-            for clique in rest:
-                self.measure(clique, noise)
+            self._measure_all(rest, self.remaining)
+
+    def measure_again(self, release: PairRelease, cost: Cost) -> PairRelease:
+        """Measure all marginals of a release again, and return the means of both measurements."""
+        self.marginals = release.marginals
+        self._measure_all([*self.marginals.counts], cost.amount)
+        return replace(release, marginals=self.marginals)
+
+    def _measure_all(self, cliques: Sequence[Clique], cost: float) -> None:
+        noise = self.noise(cost / len(cliques))
+        for clique in cliques:
+            self.measure(clique, noise)
 
     def selection_cost(self, share: float, cost: float) -> float:
         """Return the cost of the selection of one round.
@@ -173,6 +185,7 @@ class SelectionPlan:
     * ``reserve_share``: Share of the budget for pairs that no selected marginal contains.
     * ``min_rows``: Smallest mean count of a cell of a pair with which a reserve pays, in standard
       deviations of the noise.
+    * ``searches``: Whether marginals that pairs miss are searched for afterwards.
     * ``small_domain``: Number of combinations of levels up to which rounds are enough for all
       pairs.
     * ``largest_share``: ``largest_share(remaining)`` is the largest share of the cost of all tables
@@ -185,6 +198,7 @@ class SelectionPlan:
     rounds: int
     reserve_share: float
     min_rows: float
+    searches: bool = False
     small_domain: float = 0.0
     largest_share: Callable[[float], float] = lambda _: 1.0
 
@@ -231,7 +245,8 @@ def _parts(request: Request[Any], selection: SelectionPlan) -> list[Part]:
     The number of rows is released once. Every one-way marginal is released once, with noise that
     parameters fix. Masks of pairs may follow. The rest is spent on rounds. A round has a selection,
     within a cap of all selections, and a marginal of the workload. Reserved pairs and repeated
-    measurements are in the workload, or inside one of its marginals.
+    measurements are in the workload, or inside one of its marginals. A search for larger marginals
+    has parts of its own, to which every row contributes.
     """
     schema, several = request.modelled.schema, len(selection.workload) > 1
     first = selection.one_way_share if selection.workload else 1.0
@@ -242,6 +257,7 @@ def _parts(request: Request[Any], selection: SelectionPlan) -> list[Part]:
     anything, masks = request.required_sets([()]), math.comb(len(schema.nullable), 2)
     if request.strategy.models_missingness and masks and several:
         parts.append(Part(MASKS, MASKS_SHARE, anything, count=masks))
+    parts += search_parts(request) if selection.searches else []
     if several:
         choices = selection.selection_share * ROUNDED
         parts.append(Part(CHOICES, choices, anything, kind="selections", count=selection.rounds))
@@ -292,20 +308,27 @@ def _fit(
     cliques = [*workload, *pairs_of(workload)]
     later = [tuple(names[a] for a in clique) for clique in dict.fromkeys(cliques)]
     marginals, rows = release_one_way(session, plan, request, number, rare=_RARE, later=later)
-    measured: tuple[tuple[str, ...], ...] = ()
+    measured, extension = list[Clique](), None
     if workload:
         fit = _start_rounds(session, plan, request, selection, marginals)
         run(fit, request, selection)
-        measured = tuple(map(fit.names, fit.marginals.counts))
+        measured = [*fit.marginals.counts]
         request.report("measuring other pairs", _END)
         fit.measure_reserved()
         marginals = fit.marginals
+        if SEARCH in plan:
+            release = PairRelease(marginals)
+            extension = PairExtension(fit.session, release, plan, fit.measure_again)
     request.report("final fit", 0.9)
     facts, rng = _facts(request, marginals), session.generator()
-    model = fit_pairs(PairRelease(marginals), facts, rng=rng)
+    model = fit_pairs(PairRelease(marginals), facts, rng=rng, extend=extension)
+    if extension:
+        marginals = extension.release.marginals
+        measured = [*dict.fromkeys([*measured, *marginals.higher_order])]
     request.report("done", 1.0)
     total, complete = row_totals(session, _total(session, rows, marginals), number)
-    return Learned(model, total, tables=marginals, measured=measured, complete=complete)
+    selected = tuple(tuple(names[a] for a in clique) for clique in measured)
+    return Learned(model, total, tables=marginals, measured=selected, complete=complete)
 
 
 def _facts(request: Request[Any], marginals: NoisyMarginals) -> ModelFacts:
@@ -322,7 +345,8 @@ def _start_rounds(
     marginals: NoisyMarginals,
 ) -> AdaptiveFit:
     """Return a fit that measures marginals of two or more attributes until its budget is spent."""
-    reserve = reserve_cost(plan, selection, marginals, session.remaining.amount)
+    remaining = session.remaining.amount - search_cost(plan)
+    reserve = reserve_cost(plan, selection, marginals, remaining)
     if not reserve:
         masks, std = release_masks(session, plan, marginals)
         # The session held these counts only until their levels were merged.
@@ -332,7 +356,7 @@ def _start_rounds(
     merged = session.apply(LevelMerge(marginals.groups(session.facts.schema.names)))
     n = int(min(max(_ROWS[0], _ROWS_PER_ROW * marginals.rows), _ROWS[1]))
     facts, rng = _facts(request, marginals), session.generator()
-    remaining = max(0.0, session.remaining.amount - reserve)
+    remaining = max(0.0, session.remaining.amount - reserve - search_cost(plan))
     return AdaptiveFit(
         session=merged,
         workload=selection.workload,
@@ -340,6 +364,7 @@ def _start_rounds(
         total=plan.total,
         selection_budget=min(selection.selection_share * remaining, plan.cost(CHOICES).amount),
         reserve=reserve,
+        search=search_cost(plan),
         fit_model=lambda current, before: quick_fit(current, facts, rng, n=n, before=before),
     )
 

@@ -14,7 +14,7 @@ from missdp.synth.base import Synthesizer
 from missdp.synth.family import Family, Request
 from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.parameters import check_share, is_integer
-from missdp.synth.workload import Workload, candidates
+from missdp.synth.workload import AUTO, Workload, candidates, fixed_workload
 
 # Pure DP has fewer rounds. With n rounds its noise grows by n, in other measures by the root of
 # n.
@@ -103,12 +103,13 @@ def selection_plan(request: Request[AIM]) -> SelectionPlan:
     each = _ROUNDS_PER_ATTRIBUTE if request.delta else _PURE_ROUNDS
     usual = min(round(each * len(schema)), max(len(schema), _MANY_ROUNDS))
     return SelectionPlan(
-        workload=candidates(parameters.workload, schema),
+        workload=candidates(fixed_workload(parameters.workload), schema),
         one_way_share=parameters.first_share,
         selection_share=parameters.selection_share,
         rounds=usual if parameters.rounds == "auto" else parameters.rounds,
         reserve_share=_RESERVE_SHARE,
         min_rows=_MIN_CELL_SD * (_MISSING_FACTOR if nullable else 1),
+        searches=parameters.workload == AUTO,
         small_domain=_SMALL_DOMAIN,
     )
 
@@ -159,10 +160,11 @@ class AIM(Synthesizer):
         over the rows in which its attributes are observed. ``"complete-rows"`` drops rows with a
         missing cell before anything else. ``"impute-first"`` fills missing cells privately first.
         See Notes.
-    workload : int, iterable of tuple of str, or mapping of tuple of str to float, default 2
-        Marginals that should be accurate. An integer k from 1 to 4 means all marginals of k
-        attributes. Otherwise tuples of 1 to 4 attribute names, or weights from 1e-9 to 1e9 by such
-        tuples.
+    workload : "auto", int, iterable of tuple of str, or mapping of tuple of str to float, default 2
+        Marginals that should be accurate. ``"auto"`` means all pairs, and up to eight marginals of
+        three or four attributes that pairs describe badly (two if delta is 0). See Notes. An
+        integer k from 1 to 4 means all marginals of k attributes. Otherwise tuples of 1 to 4
+        attribute names, or weights from 1e-9 to 1e9 by such tuples.
     rounds : "auto" or int, default "auto"
         Planned number of selections, from 1 to 10,000. ``"auto"`` is three per attribute (1.5 if
         delta is 0) up to 100, and one per attribute above 100 attributes.
@@ -214,6 +216,9 @@ class AIM(Synthesizer):
     standard deviations of the noise, by the released number of rows. If attributes may be missing,
     the factor is 10.5.
 
+    Search: with ``workload="auto"``, 3 % of the remaining budget pays for a search as in AllPairs,
+    after the rounds and the reserve. The unspent rest measures all marginals again.
+
     The algorithm differs from the paper in four details. There are three rounds per attribute and
     not sixteen. A model of all measured marginals replaces Private-PGM, so no candidate is too
     large. Expected counts are of the rows observed on a marginal, by a model of missing cells. The
@@ -248,7 +253,7 @@ class AIM(Synthesizer):
 
     imputer: Imputer = "marginal"
     imputer_share: float = 0.1
-    workload: Workload = 2
+    workload: Workload | Literal["auto"] = 2
     rounds: int | Literal["auto"] = "auto"
     first_share: float = 0.3
     selection_share: float = 0.1

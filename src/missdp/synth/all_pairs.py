@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar, Literal
 
@@ -22,12 +23,13 @@ from missdp.schema import Schema
 from missdp.session import LevelMerge, Marginal, Noise, RowProducts, Session
 from missdp.synth.base import Synthesizer
 from missdp.synth.family import Family, Learned, Request, gaussian_budget
-from missdp.synth.higher_order import PairExtension
+from missdp.synth.higher_order import SEARCH, PairExtension, search_cost, search_parts
 from missdp.synth.impute_first import Imputer, check_imputation
 from missdp.synth.learn_pairs import (
     PairRelease,
     fit_pairs,
     model_facts,
+    release_again,
     release_pairs,
 )
 from missdp.synth.noisy_counts import MASKS_SHARE
@@ -43,7 +45,7 @@ from missdp.synth.shared_steps import (
 )
 from missdp.synth.split import MASKS, BudgetPlan, Part
 from missdp.synth.uncertain import resample_pairs
-from missdp.synth.workload import AUTO, MAX_CELLS, Workload, fixed_workload, named_marginals
+from missdp.synth.workload import MAX_CELLS, Workload, fixed_workload, named_marginals
 from missdp.types import Clique, Floats
 
 _PAIRS = "all pairs"  # name of the part of a budget
@@ -127,8 +129,8 @@ def _count_share(request: Request[Any]) -> float:
 
 def cost_of_pairs(session: Session, plan: BudgetPlan) -> Cost:
     """Return the cost of all pairs: the remaining budget, limited to their part if it has a cap."""
-    part, search = plan.cost(_PAIRS), plan.cost(SEARCH).amount
-    remaining = replace(session.remaining, amount=session.remaining.amount - search)
+    part, remaining = plan.cost(_PAIRS), session.remaining
+    remaining = replace(remaining, amount=remaining.amount - search_cost(plan))
     return remaining if plan.limits is None or remaining.amount < part.amount else part
 
 
@@ -147,9 +149,7 @@ def _plan(request: Request[AllPairs]) -> list[Part]:
         parts.append(Part(TOP_UP, TOP_UP_SHARE, required_sets, weights=tuple(named.values())))
     if request.strategy.models_missingness and (masks := math.comb(len(schema.nullable), 2)):
         parts.append(Part(MASKS, MASKS_SHARE, request.required_sets([()]), count=masks))
-    if request.parameters.workload == AUTO:
-        parts.append(Part(SEARCH, _SEARCH_SHARE, request.required_sets([()]), kind="other"))
-    return [*parts, pairs_part(request)]
+    return [*parts, *search_parts(request), pairs_part(request)]
 
 
 def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Learned:
@@ -170,7 +170,10 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
     )
     request.report("fitting", 0.3)
     selective = session.facts.strategy.models_missingness
-    extension = PairExtension(session, release, plan.cost(SEARCH)) if SEARCH in plan else None
+    extension = None
+    if SEARCH in plan:
+        merged = session.apply(LevelMerge(one_way.groups(names)))
+        extension = PairExtension(merged, release, plan, partial(release_again, session))
     model = fit_pairs(
         release,
         model_facts(request.modelled, one_way.levels, selective=selective),
@@ -191,12 +194,6 @@ TOP_UP = "tables of the workload"
 
 TOP_UP_SHARE = 0.12
 """Share for all these tables together, in the budget that remains after one-way marginals."""
-
-SEARCH = "marginals that pairs miss"
-"""Name of the part of a budget for the search of ``workload="auto"``."""
-
-_SEARCH_SHARE = 0.03
-"""Share of this search, in the budget that remains after one-way marginals and masks."""
 
 _MAX_TABLES = 100  # tables of three or more attributes: the noise of more tables is too large
 

@@ -2,10 +2,11 @@
 
 Pairs contain no information about an exclusive or of two columns, so candidates cannot come from
 released pairs. In each round, the exponential mechanism selects the marginal that the fitted pairs
-describe worst, or no marginal. Gaussian noise releases the selected marginal, and the rows of the
+describe worst, or no marginal. Noise releases the selected marginal, and the rows of the fitted
 model are weighted such that it holds. The selection of no marginal ends the search. The remaining
-budget of the search then releases all pairs again. The mean of both releases by their precisions is
-as exact as one release for the sum of their costs.
+budget of the search then releases pairs again. The mean of both releases by their precisions is as
+exact as one release for the sum of their costs. AIM in pure DP is the exception: Laplace noise of a
+small cost makes a mean hardly more exact.
 
 *Privacy.* A round is one `Misfits` query and one `Marginal` query, charged to the session one by
 one. A score is the distance of exact counts from expected counts, which are a function of released
@@ -19,9 +20,10 @@ each selection is one `SelectionEvent`. The score of "no marginal" compares no c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -31,16 +33,22 @@ from missdp.inference.completion import Completed
 from missdp.inference.marginals import NoisyMarginals, QuickFit
 from missdp.inference.models import targets
 from missdp.inference.raking import centred_share, rake, scaled_to_smaller
-from missdp.session import Expected, LevelMerge, Marginal, Misfits, Noise, Selection, Session
+from missdp.session import Expected, Marginal, Misfits, Noise, Selection, Session
 from missdp.session.scores import MISFIT_SENSITIVITY
-from missdp.synth.learn_pairs import PairRelease, release_again
-from missdp.synth.workload import MAX_CELLS
+from missdp.synth.family import Request
+from missdp.synth.learn_pairs import PairRelease
+from missdp.synth.split import BudgetPlan, Part
+from missdp.synth.workload import AUTO, MAX_CELLS
 from missdp.types import Clique, Floats, Ints
 
 _MAX_COLUMNS = {3: 50, 4: 12}  # attributes up to which all marginals of an order are candidates
 _MAX_TOTAL_CELLS = 2**24  # cells of all candidates together: 128 MB of counts
-_ROUNDS = 8  # largest number of selected marginals
-_SELECTION_SHARE = 0.15  # share of the cost of a round for its selection
+_SHARE = 0.03  # share of the search in the budget that remains after masks of pairs
+# Largest number of selected marginals. With n rounds, noise grows by n in pure DP, and by the root
+# of n in other measures.
+_ROUNDS, _PURE_ROUNDS = 8, 2
+# Share of the cost of a round for its selection.
+_SELECTION_SHARE, _PURE_SELECTION_SHARE = 0.15, 0.4
 _MAX_HIDDEN = 0.5  # share of the rows: expected noise of a candidate, summed over its cells
 _MARGIN = 3.0  # scales of selection noise by which a score must exceed the noise of a marginal
 _SWEEPS, _MIN_EFFECTIVE = 4, 0.1  # sweeps of raking, and effective share of the weighted rows
@@ -73,29 +81,58 @@ def search_candidates(sizes: Sequence[int]) -> list[Clique]:
     return [clique for k, members in compared for clique in combinations(members, k)]
 
 
+SEARCH = "marginals that pairs miss"
+"""Name of the part of a budget for the marginals that a search measures."""
+
+SEARCH_CHOICES = "selections of marginals that pairs miss"
+"""Name of the part of a budget for the selections of a search."""
+
+
+def search_parts(request: Request[Any]) -> list[Part]:
+    """Return the parts of a search, which exist for ``workload="auto"`` and three attributes."""
+    if request.parameters.workload != AUTO or len(request.modelled.schema) < 3:
+        return []
+    chosen = _SELECTION_SHARE if request.delta else _PURE_SELECTION_SHARE
+    rounds = _ROUNDS if request.delta else _PURE_ROUNDS
+    first, every = chosen * _SHARE, request.required_sets([()])
+    measured = (_SHARE - first) / (1 - first)
+    return [
+        Part(SEARCH_CHOICES, first, every, kind="selections", count=rounds),
+        Part(SEARCH, measured, every, count=rounds),
+    ]
+
+
+def search_cost(plan: BudgetPlan) -> float:
+    """Return the cost of a search, in the measure of the budget. It is 0 without a search."""
+    return plan.cost(SEARCH_CHOICES).amount + plan.cost(SEARCH).amount
+
+
 @dataclass
 class PairExtension:
-    """Extension of a release of all pairs by a search for larger marginals.
+    """Extension of released pairs by a search for larger marginals.
 
-    * ``session``: Measures rows. Its budget has the cost of the search.
+    * ``session``: Measures marginals on merged levels. Its budget has the cost of the search.
     * ``release``: The released pairs, and after a call also the selected marginals.
-    * ``cost``: Cost of the search. The search spends the rest on a second release of all pairs.
+    * ``plan``: Has the parts of the search.
+    * ``release_again``: ``release_again(release, cost)`` releases the pairs again, and returns the
+      mean of both releases. It spends the rest of the search.
     """
 
     session: Session
     release: PairRelease
-    cost: Cost
+    plan: BudgetPlan
+    release_again: Callable[[PairRelease, Cost], PairRelease]
 
     def __call__(self, completed: Completed, rows: Ints) -> PairRelease:
-        """Search with the rows of a model of all pairs, and return the extended release."""
+        """Search with the rows of a model of pairs, and return the extended release."""
         before = self.session.remaining.amount
         search = HigherOrderSearch.start(self, completed, rows)
         search.run()
         self.release = replace(self.release, marginals=search.marginals)
-        rest = self.cost.amount - (before - self.session.remaining.amount)
-        if rest > _MIN_REST * self.cost.amount:
-            cost = replace(self.cost, amount=rest)
-            self.release = release_again(self.session, self.release, cost)
+        cost = search_cost(self.plan)
+        rest = cost - (before - self.session.remaining.amount)
+        if rest > _MIN_REST * cost:
+            self.release = self.release_again(self.release, replace(self.plan.total, amount=rest))
         return self.release
 
 
@@ -104,15 +141,17 @@ class HigherOrderSearch:
     """A running search: the released marginals, a model of rows, and the remaining budget.
 
     * ``session``: Measures marginals on merged levels.
+    * ``rounds``: Largest number of selections.
     * ``candidates``: Marginals that may be selected.
     * ``marginals``: All marginals that were measured so far.
-    * ``model``: Weighted rows of a model of all pairs, with chances of missing cells.
+    * ``model``: Weighted rows of a model of pairs, with chances of missing cells.
     * ``pairs``: Tables of pairs, to which the rows are weighted.
     * ``noise``: Noise of each selected marginal.
     * ``selection``: Mechanism that selects a marginal.
     """
 
     session: Session
+    rounds: int
     candidates: list[Clique]
     marginals: NoisyMarginals
     model: QuickFit
@@ -122,17 +161,20 @@ class HigherOrderSearch:
 
     @classmethod
     def start(cls, extension: PairExtension, completed: Completed, rows: Ints) -> HigherOrderSearch:
-        """Return a search with the rows of a model of all pairs, before its first selection."""
+        """Return a search with the rows of a model of pairs, before its first selection."""
         session, marginals = extension.session, extension.release.marginals
-        each = extension.cost.amount / _ROUNDS
-        selection_cost = replace(extension.cost, amount=each * _SELECTION_SHARE)
-        noise = Noise.from_cost(replace(extension.cost, amount=each * (1 - _SELECTION_SHARE)))
-        pairs = targets(completed, rows)
+        rounds = _PURE_ROUNDS if extension.plan.total.privacy_measure == "pure" else _ROUNDS
+        selection_cost, noise_cost = (
+            replace(cost, amount=cost.amount / rounds)
+            for cost in map(extension.plan.cost, (SEARCH_CHOICES, SEARCH))
+        )
+        noise, pairs = Noise.from_cost(noise_cost), targets(completed, rows)
         observed = np.ascontiguousarray((1 - completed.masks.missing(rows)).T)
         weights = rake(rows, pairs, sweeps=_SWEEPS)
         columns = np.ascontiguousarray(rows.T)
         return cls(
-            session=session.apply(LevelMerge(marginals.groups(session.facts.schema.names))),
+            session=session,
+            rounds=rounds,
             candidates=_visible_candidates(session, marginals, noise),
             marginals=marginals,
             model=QuickFit(marginals, columns, weights, observed, completed.masks, {}),
@@ -144,7 +186,7 @@ class HigherOrderSearch:
     def run(self) -> None:
         """Select and measure marginals until no marginal is selected, or the budget is spent."""
         expected = {clique: self.expected(clique) for clique in self.candidates}
-        for _ in range(_ROUNDS):
+        for _ in range(self.rounds):
             selected = self.select(expected) if expected else ()
             if not selected:
                 break

@@ -727,7 +727,7 @@ def fit_pairs(
     tables, n = release.initial_tables(), rows_enough(_ROWS, known_rows=release.rows)
     completed, smoothing = _smooth(complete(tables, facts, rng=rng, rounds=rounds), facts)
     change = math.inf
-    for turn in range(1, release.turns + 1):
+    for turn in range(1, 1 + (release.turns if extend is None else _MAX_TURNS)):
         row_model = fit_conditional_models(
             completed.marginals,
             completed.pairs,
@@ -740,7 +740,7 @@ def fit_pairs(
             strengths=smoothing.strengths,
         )
         rows = row_model.sample(n, rng)
-        if extend is not None and turn == min(_EXTENDED, release.turns):
+        if extend is not None and turn == _EXTENDED:
             plain = extend(completed, rows)
             release = replace(plain, numbers=release.numbers)
         missing, before = completed.masks.draw(rows, rng), tables.tables
@@ -777,9 +777,9 @@ def _change_of_larger(
     if not before:
         return math.inf if after else 0.0
     stds = release.marginals.higher_order_stds
-    same = before.keys() & after.keys() & stds.keys()
-    variances = {c: np.full(after[c].shape, (stds[c] / release.rows) ** 2) for c in same}
-    return mean_change(before, {c: after[c] for c in same}, variances)
+    same = {c: after[c] for c in stds if c in after}
+    variances = {c: np.full(t.shape, (stds[c] / release.rows) ** 2) for c, t in same.items()}
+    return mean_change(before, same, variances)
 
 
 def _smooth(
