@@ -17,6 +17,7 @@ rank      mean absolute error of these rank correlations
 sd        mean absolute log ratio of standard deviations of numbers
 missing   mean absolute error of the missing share, by column, where cells are missing and the
           family models missing cells
+triples   mean total variation distance of all three-way tables, of AllPairs with a search
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ UNTUNED = {
     "vietnam": ("Ecdat", "VietNamI"),
     "lending": ("modeldata", "lending_club"),
 }
-TABLES = ("adult", "br2000", "yrbss", "hmeq", "vietnam", "lending", "generated")
+TABLES = ("adult", "br2000", "yrbss", "hmeq", "vietnam", "lending", "generated", "parity")
 STATES = ("complete", "mcar", "mar", "own")
 BINS = ("declared", "private")
 MISSING_FILES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
 STRONG = 0.1  # rank correlation above which the slope counts a pair
 TENTHS = np.linspace(0.1, 0.9, 9)
-FAMILIES = ("AllPairs", "AIM", "MST", "PrivBayes", "Kamino", "query")
+FAMILIES = ("AllPairs", "AIM", "MST", "PrivBayes", "Kamino", "query", "search")
 DELTA = 1e-6
 ASKED = 50  # error bars that are taken for one value
 VERSION = 1  # of the figures: values of different versions are not compared
@@ -129,6 +130,14 @@ def _generated(_name, state):
     return _punched(facts, _typed(pd.DataFrame(columns), facts), state)
 
 
+def _parity(_name, state):
+    """Ten bits, of which the last is the exclusive or of the first two."""
+    bits = np.random.default_rng(20261130).integers(0, 2, (20_000, 10))
+    bits[:, -1] = bits[:, 0] ^ bits[:, 1]
+    facts = {f"b{k}": {"kind": "categorical", "levels": ["0", "1"]} for k in range(10)}
+    return _punched(facts, _typed(pd.DataFrame(bits.astype(str), columns=[*facts]), facts), state)
+
+
 def _punched(facts, truth, state):
     """A fifth of the cells missing completely at random, by a fixed seed."""
     if state == "complete":
@@ -176,7 +185,7 @@ def _round_bounds(values):
 
 
 READERS = {"adult": _shared, "br2000": _shared, "hmeq": _shared, "yrbss": _yrbss}
-READERS |= {"generated": _generated, **dict.fromkeys(UNTUNED, _elsewhere)}
+READERS |= {"generated": _generated, "parity": _parity, **dict.fromkeys(UNTUNED, _elsewhere)}
 
 
 def _typed(frame, facts):
@@ -233,15 +242,17 @@ def coded(frame, facts, cuts):
     return columns
 
 
-def pair_distance(one, two, *, keep):
+def pair_distance(one, two, *, keep, order=2):
     """Mean total variation distance of two-way tables. `keep` counts missing cells as a level."""
     distances = []
-    for i, j in itertools.combinations(range(len(one)), 2):
+    for columns in itertools.combinations(range(len(one)), order):
         shares = []
         for codes in (one, two):
-            (x, nx), (y, ny) = codes[i], codes[j]
-            rows = slice(None) if keep else (x < nx) & (y < ny)
-            counts = np.bincount((x * (ny + 1) + y)[rows], minlength=(nx + 1) * (ny + 1))
+            parts, sizes = zip(*(codes[c] for c in columns), strict=True)
+            shape = [size + 1 for size in sizes]
+            cells = np.ravel_multi_index(parts, shape)
+            observed = np.all([p < n for p, n in zip(parts, sizes, strict=True)], axis=0)
+            counts = np.bincount(cells if keep else cells[observed], minlength=np.prod(shape))
             shares.append(counts / max(counts.sum(), 1))
         distances.append(0.5 * np.abs(shares[0] - shares[1]).sum())
     return float(np.mean(distances))
@@ -326,6 +337,8 @@ def model_of(family, epsilon, seed):
     import missdp
 
     settings = {} if family == "PrivBayes" else {"delta": DELTA}
+    if family == "search":
+        family, settings = "AllPairs", settings | {"workload": "auto"}
     return getattr(missdp, family)(epsilon=epsilon, random_state=seed, **settings)
 
 
@@ -357,6 +370,10 @@ class Cell:
             incomplete = self.sample_incomplete(model, seed)
         filled, incomplete = (None if t is None else self.frame(t) for t in (filled, incomplete))
         scores = figures(self.facts, self.truth, filled, incomplete, self.bins, level=self.level)
+        if self.family == "search":
+            cuts = cuts_of(self.facts, self.truth, self.bins)
+            sides = (coded(frame, self.facts, cuts) for frame in (self.truth, filled))
+            scores["triples"] = pair_distance(*sides, keep=False, order=3)
         if incomplete is not None:
             scores["missing"] = missing_error(self.private, incomplete)
         return scores | {"seconds": seconds, "peak": peak()}
