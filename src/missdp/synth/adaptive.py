@@ -345,8 +345,8 @@ def _start_rounds(
     marginals: NoisyMarginals,
 ) -> AdaptiveFit:
     """Return a fit that measures marginals of two or more attributes until its budget is spent."""
-    remaining = session.remaining.amount - search_cost(plan)
-    reserve = reserve_cost(plan, selection, marginals, remaining)
+    search = search_cost(plan)
+    reserve = reserve_cost(plan, selection, marginals, session.remaining.amount - search)
     if not reserve:
         masks, std = release_masks(session, plan, marginals)
         # The session held these counts only until their levels were merged.
@@ -356,7 +356,7 @@ def _start_rounds(
     merged = session.apply(LevelMerge(marginals.groups(session.facts.schema.names)))
     n = int(min(max(_ROWS[0], _ROWS_PER_ROW * marginals.rows), _ROWS[1]))
     facts, rng = _facts(request, marginals), session.generator()
-    remaining = max(0.0, session.remaining.amount - reserve - search_cost(plan))
+    remaining = max(0.0, session.remaining.amount - reserve - search)
     return AdaptiveFit(
         session=merged,
         workload=selection.workload,
@@ -364,7 +364,7 @@ def _start_rounds(
         total=plan.total,
         selection_budget=min(selection.selection_share * remaining, plan.cost(CHOICES).amount),
         reserve=reserve,
-        search=search_cost(plan),
+        search=search,
         fit_model=lambda current, before: quick_fit(current, facts, rng, n=n, before=before),
     )
 
