@@ -754,7 +754,9 @@ def fit_pairs(
         completed, smoothing = _smooth(completed, facts, numbers)
         last_together = together
         together = release.marginals.higher_order_targets(completed.masks, rows)
-        if together:
+        # Marginals of AIM contain the only releases of their pairs. Until the last turn, scaling would
+        # replace these by less accurate pairs.
+        if together and release.products is not None:
             together = scaled_to_smaller(together, targets(completed, rows))
         # With few attributes, clipping removes much of most rows, and the correction needs more
         # turns. Otherwise all tables would be biased in one direction.
