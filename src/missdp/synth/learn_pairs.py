@@ -426,11 +426,15 @@ class PairRelease(Record):
         """Largest number of corrections of the tables by rows of the fitted model."""
         if self.products is not None:
             return _MAX_TURNS
-        pairs = zip(self.marginals.one_way, self.marginals.sizes, strict=True)
-        incomplete = any(len(marginal) > size for marginal, size in pairs)
-        if self.higher_order and incomplete:
+        if self.higher_order and self.is_incomplete:
             return _MAX_TURNS
-        return 2 if self.higher_order or incomplete else 1
+        return 2 if self.higher_order or self.is_incomplete else 1
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether cells of an attribute may be missing."""
+        pairs = zip(self.marginals.one_way, self.marginals.sizes, strict=True)
+        return any(len(marginal) > size for marginal, size in pairs)
 
     @property
     def blocks(self) -> list[Floats]:
@@ -754,9 +758,9 @@ def fit_pairs(
         completed, smoothing = _smooth(completed, facts, numbers)
         last_together = together
         together = release.marginals.higher_order_targets(completed.masks, rows)
-        # Marginals of AIM contain the only releases of their pairs. Until the last turn, scaling would
-        # replace these by less accurate pairs.
-        if together and release.products is not None:
+        # Marginals of AIM contain the only releases of their pairs. Without missing cells, scaling
+        # before the last turn would replace these by less accurate pairs.
+        if together and (release.products is not None or release.is_incomplete):
             together = scaled_to_smaller(together, targets(completed, rows))
         # With few attributes, clipping removes much of most rows, and the correction needs more
         # turns. Otherwise all tables would be biased in one direction.
