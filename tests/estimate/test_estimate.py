@@ -673,6 +673,32 @@ def test_missing_rate_is_estimated_from_released_missingness(incomplete):
     assert among.flags == ("Rates are those of rows in which well is observed.",)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("family", "times"), [(AllPairs, 1), (AIM, 3)])
+def test_questions_share_draws_of_the_same_tables(family, times, monkeypatch):
+    """Answers do not depend on other questions. Pairs from the model change the tables."""
+    made, new_draws = [], replicates.Replicates._new_draws
+
+    def counted(self, number):
+        made.append(number)
+        return new_draws(self, number)
+
+    def fitted():
+        return family(epsilon=1.0, random_state=0).fit(selected(people(300)), schema=SCHEMA)
+
+    monkeypatch.setattr(replicates.Replicates, "_new_draws", counted)
+    asked, first = ["mean(wage)", "sd(wage) by age", "mean(wage) by well"], fitted()
+    answers = [first.estimate(question) for question in asked]
+    assert len(made) <= times
+    second = fitted()
+    assert [second.estimate(question) for question in reversed(asked)] == answers[::-1]
+    # Draws that need much memory are made for each question, and are equal.
+    monkeypatch.setattr(replicates, "_MAX_SHARED", 0)
+    third, made[:] = fitted(), []
+    assert [third.estimate(question) for question in asked] == answers
+    assert len(made) == 3
+
+
 def test_a_variance_that_noise_made_negative_is_not_surely_none(monkeypatch):
     """Were it 0 in all draws, a deviation would have the interval [0, 0]."""
     points, lying = np.array([[0.0], [10.0]]), np.array([[[-0.5]], [[1.5]]])
