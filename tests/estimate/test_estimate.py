@@ -975,3 +975,33 @@ def test_nothing_is_said_to_be_further_off_than_bounds_allow():
     assert max(result.noise + result.sampling + result.missing) <= 1e7
     shift = [float(x) for flag in result.flags for x in re.findall(r" by ([0-9.e+]+[0-9])", flag)]
     assert max(shift, default=0) <= 1e7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_values_that_are_extrapolated_are_flagged(seed):
+    """No value is observed of the young, as if a question were asked of grown people only."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 20, 2000)
+    tall = np.where(rng.random(2000) < 0.5, age, rng.integers(0, 20, 2000)).astype(float)
+    tall[age < 8], tall[rng.random(2000) < 0.1] = np.nan, np.nan
+    rare = np.where(rng.random(2000) < 0.05, age, np.nan)
+    schema = Schema(
+        (
+            Numeric(name="age", lower=0, upper=19, bins=10),
+            Numeric(name="tall", lower=0, upper=19, bins=10, nullable=True),
+            Numeric(name="rare", lower=0, upper=19, bins=10, nullable=True),
+        )
+    )
+    frame = pd.DataFrame({"age": age, "tall": tall, "rare": rare})
+    model = AllPairs(epsilon=3.0, random_state=seed).fit(frame, schema=schema)
+
+    def extrapolated(question):
+        return [x for x in model.estimate(question).flags if "extrapolates" in x]
+
+    (flag,) = extrapolated("mean(tall)")
+    assert flag.startswith("tall: in about ")
+    assert 30 <= int(re.search(r"about (\d+)%", flag)[1]) <= 50  # true: 40
+    assert len(extrapolated("difference(mean(tall)) by age")) == 1
+    # Missing completely at random is no extrapolation, and rates are of all rows.
+    assert extrapolated("mean(age)") + extrapolated("mean(rare)") == []
+    assert extrapolated("share(tall is missing)") == []

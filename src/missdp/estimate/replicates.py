@@ -51,6 +51,7 @@ _UNSELECTED = (
 )
 
 _PRIOR_ROWS = 5.0  # prior rows with which a rate is shrunk towards its mean
+_HARDLY = 0.1  # chance of being observed below which a row hardly ever has a value
 _MAX_SHARED = 2**28  # bytes of draws that are kept for further questions
 
 
@@ -218,6 +219,14 @@ class Replicates:
         number = weighted_counts(rows, clique, shape, np.ones(len(rows)))
         missing = weighted_counts(rows, clique, shape, is_missing) + _PRIOR_ROWS * is_missing.mean()
         return np.asarray(missing / (number + _PRIOR_ROWS))
+
+    def hardly_observed(self, at: int) -> float:
+        """Return the share of rows in which an attribute is hardly ever observed.
+
+        Rows with the usual chance of being observed do not count.
+        """
+        chance = 1 - self._masks.missing(self._rows[:_FEWER])[:, at]
+        return float(np.mean(chance < min(_HARDLY, chance.mean() / 2)))
 
     def point(self) -> Statistics:
         """Return the statistics that were released, completed for missing values."""
