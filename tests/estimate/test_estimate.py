@@ -1005,3 +1005,12 @@ def test_values_that_are_extrapolated_are_flagged(seed):
     # Missing completely at random is no extrapolation, and rates are of all rows.
     assert extrapolated("mean(age)") + extrapolated("mean(rare)") == []
     assert extrapolated("share(tall is missing)") == []
+
+
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+@pytest.mark.parametrize(("rows", "is_flagged"), [(25, True), (400, False)])
+def test_too_few_rows_for_the_noise_are_flagged(rows, is_flagged):
+    """Of 25 rows, intervals at epsilon 1 held a mean in three of four fits."""
+    model = AllPairs(epsilon=1.0, random_state=0).fit(selected(people(rows)), schema=SCHEMA)
+    flags = model.estimate("mean(wage)").flags
+    assert any(flag.startswith("Too few rows for the noise") for flag in flags) == is_flagged

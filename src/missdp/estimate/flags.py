@@ -21,6 +21,7 @@ from missdp.synth.base import Synthesizer
 from missdp.types import Floats
 
 _MAX_ERROR = 0.25  # largest relative error of the number of rows of a group
+_MAX_COUNT_NOISE = 0.4  # noise of a count, relative to all rows, up to which intervals hold
 _MAX_TAIL_NOISE = 0.3  # largest noise of a count, relative to a known share of a tail
 _MIN_TAIL_SHARE = 0.1  # smallest share of the rows in a tail
 _MAX_EXTRAPOLATED = 0.05  # share of rows without observed values that needs no flag
@@ -55,6 +56,11 @@ def flags_of(
     ------
     str
     """
+    if released.count_noise > _MAX_COUNT_NOISE:
+        yield (
+            "Too few rows for the noise: the standard deviation of a count is "
+            f"{released.count_noise:.0%} of the rows. Intervals need not hold."
+        )
     share = estimand.values(released.point)[1]
     few = _labels(estimand, share_std > _MAX_ERROR * share)
     if few:
