@@ -646,7 +646,7 @@ class Filter(Budget):
         Returns
         -------
         bool
-            True if the costs of all events together fit into the remaining amount.
+            True if the costs of all events together fit into the remaining amount. Public.
 
         Raises
         ------
@@ -706,7 +706,7 @@ class Filter(Budget):
         Returns
         -------
         bool
-            False if the budget was not reserved from a budget in the ledger.
+            False if the budget was not reserved from a budget in the ledger. Public.
         """
         return self._payer is not None and self._payer.pays_for(ledger)
 

@@ -334,7 +334,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        The rho, at least 0.
+        The rho, at least 0. Public.
 
     Raises
     ------

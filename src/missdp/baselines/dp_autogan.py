@@ -32,9 +32,9 @@ def _networks(request: Request[DPAutoGAN], rows: Session, one_way: NoisyMarginal
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPAutoGAN(Synthesizer):
-    """Synthesizer with a generator of codes and a decoder network, trained privately.
+    """Synthesizer with a generator of codes and a private autoencoder (DP-auto-GAN).
 
-    This is DP-auto-GAN. An autoencoder learns to encode rows as a few numbers (codes), and to
+    An autoencoder learns to encode rows as a few numbers (codes), and to
     decode them. A generator network learns to draw codes, against a critic of decoded rows. It is
     for comparison: families that measure marginals are closer to the truth at usual epsilons. A fit
     is accounted by privacy loss distributions, with add-remove adjacency. Fitting needs PyTorch and

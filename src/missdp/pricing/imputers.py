@@ -215,7 +215,7 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of a row's imputed cells if a step is fitted on another table.
+        """Return a bound on the change of a row's imputed cells between fits to two tables.
 
         Subclasses define this method.
 
@@ -369,7 +369,7 @@ class MeanImputer(ColumnImputer):
     """
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of mean-imputed cells if the mean is of another table.
+        """Return a bound on the change of a row's imputed cells if the mean is of another table.
 
         Parameters
         ----------
@@ -492,7 +492,7 @@ class MedianImputer(ColumnImputer):
         return (*super().assumed(domain), CentralGaps(self.central_gap, self.central_ranks))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of median-imputed cells if the median is of another table.
+        """Return a bound on the change of a row's imputed cells if the median is of another table.
 
         The bound is the range of the columns if ``central_ranks`` does not exceed the replaced
         rows.
@@ -604,7 +604,7 @@ class TrimmedMeanImputer(ColumnImputer):
         return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of imputed cells if the trimmed mean is of another table.
+        """Return a bound on the change of imputed cells if the trimmed mean is of another table.
 
         The change of the imputed cells of one row is measured in Euclidean norm.
 

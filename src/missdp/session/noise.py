@@ -420,8 +420,8 @@ class NoiseSource:
 
         Returns
         -------
-        ndarray of int64
-            Independent draws in the shape ``size``. They are noise, and must not be released
+        ndarray of int64, shape ``size``
+            Independent draws. They are noise, and must not be released
             apart from the answer.
 
         Raises
@@ -445,8 +445,8 @@ class NoiseSource:
 
         Returns
         -------
-        ndarray of int64
-            Independent draws in the shape ``size``. They are noise, and must not be released
+        ndarray of int64, shape ``size``
+            Independent draws. They are noise, and must not be released
             apart from the answer.
 
         Raises
