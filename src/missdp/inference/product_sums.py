@@ -388,7 +388,6 @@ class Products(Record):
     is the query, and this object the value of its measurement. Each row was multiplied by a
     factor, so that its vector is at most the clip norm long. All sums have discrete Gaussian noise.
 
-
     Parameters
     ----------
     blocks : mapping of str to ndarray of float, each of shape (n_codes, width)
