@@ -655,6 +655,8 @@ class Filter(Budget):
             in an add-remove budget.
         BudgetExceededError
             If this process is a fork of the process that made the budget.
+        ParameterError
+            If an argument is not an `Event`.
         """
         self.check_process()
         with self._lock:

@@ -71,6 +71,7 @@ class ConstantImputer(StableTransformer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
         """
         return math.hypot(domain.radius, abs(self.value) * math.sqrt(domain.columns))
 
@@ -215,7 +216,7 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return a bound on the change of a row's imputed cells between fits to two tables.
+        """Return a bound on the change of a row's imputed cells when another table is fitted.
 
         Subclasses define this method.
 
@@ -231,7 +232,8 @@ class ColumnImputer(Imputer):
         Returns
         -------
         float
-            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns. At
+            least 0.
 
         Raises
         ------
@@ -257,6 +259,7 @@ class ColumnImputer(Imputer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
 
         Raises
         ------
@@ -383,7 +386,8 @@ class MeanImputer(ColumnImputer):
         Returns
         -------
         float
-            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns. At
+            least 0.
 
         Raises
         ------
@@ -509,7 +513,8 @@ class MedianImputer(ColumnImputer):
         Returns
         -------
         float
-            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns. At
+            least 0.
 
         Raises
         ------
@@ -620,7 +625,8 @@ class TrimmedMeanImputer(ColumnImputer):
         Returns
         -------
         float
-            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns. At
+            least 0.
 
         Raises
         ------
@@ -802,6 +808,7 @@ class RegressionImputer(Imputer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
 
         Raises
         ------
@@ -971,6 +978,7 @@ class NeighbourImputer(Imputer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
 
         Raises
         ------
