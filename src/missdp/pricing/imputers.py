@@ -216,7 +216,7 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return a bound on the change of a row's imputed cells when another table is fitted.
+        """Return a bound on the change of a row's imputed cells if the table of the fit changes.
 
         Subclasses define this method.
 

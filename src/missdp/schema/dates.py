@@ -492,8 +492,7 @@ class Date(Numeric):
         Returns
         -------
         ndarray of float, in the shape of the input
-            Numbers of units. Unchanged if the step is one unit. As private as the
-            input.
+            Numbers of units. Unchanged if the step is one unit. As private as the input.
         """
         if self.step is None:
             return values

@@ -421,8 +421,7 @@ class NoiseSource:
         Returns
         -------
         ndarray of int64, shape ``size``
-            Independent draws. They are noise, and must not be released
-            apart from the answer.
+            Independent draws. They are noise, and must not be released apart from the answer.
 
         Raises
         ------
@@ -446,8 +445,7 @@ class NoiseSource:
         Returns
         -------
         ndarray of int64, shape ``size``
-            Independent draws. They are noise, and must not be released
-            apart from the answer.
+            Independent draws. They are noise, and must not be released apart from the answer.
 
         Raises
         ------
