@@ -88,7 +88,7 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     Returns
     -------
     float
-        From 0 to ε.
+        From 0 to ε. Public.
 
     Raises
     ------
@@ -306,7 +306,7 @@ def mask_mixture(
     -------
     MaskMixture
         Epsilon and delta for the table before values went missing, under add-remove adjacency. Also
-        the attributes that were treated as always observed.
+        the attributes that were treated as always observed. Public.
 
     Raises
     ------
@@ -415,7 +415,7 @@ def amplified_profile_delta(epsilon: float, *, probability: float, profile: Prof
     Returns
     -------
     float
-        δ̄(ε̄), the larger of the two directions, from 0 to 1.
+        δ̄(ε̄), the larger of the two directions, from 0 to 1. Public.
 
     Raises
     ------
@@ -490,7 +490,7 @@ def amplified_profile_epsilon(delta: float, *, probability: float, profile: Prof
     Returns
     -------
     float
-        At least 0.
+        At least 0. Public.
 
     Raises
     ------
@@ -547,7 +547,7 @@ def amplified_loss_distribution(
     -------
     dp_accounting PrivacyLossDistribution
         A pessimistic distribution. Compose it with distributions of releases whose requirements
-        share no attribute with this requirement.
+        share no attribute with this requirement. Public.
 
     Raises
     ------

@@ -210,7 +210,7 @@ class Noise:
 
         Parameters
         ----------
-        exact : ndarray of int64
+        exact : ndarray of int64, of any shape
             Exact counts, in steps. A row counts at most ``steps`` steps. Without weights, a step is
             a row. Private.
         source : NoiseSource
@@ -218,8 +218,8 @@ class Noise:
 
         Returns
         -------
-        ndarray of int64
-            Noisy counts, divided by ``steps`` and rounded to whole rows, of equal shape. Possibly
+        ndarray of int64, in the shape of ``exact``
+            Noisy counts, divided by ``steps`` and rounded to whole rows. Possibly
             negative. Released.
 
         Raises
@@ -250,7 +250,7 @@ class Noise:
         Returns
         -------
         Event
-            A `LaplaceEvent` or a `GaussianEvent`.
+            A `LaplaceEvent` or a `GaussianEvent`. Public.
 
         Raises
         ------

@@ -735,7 +735,7 @@ class Synthesizer(Estimator):
         parts : tuple of (Guarantee, structure or None)
             The guarantee by the parts of the budget. The structure states who chose the attributes
             that a row must have observed to be read. It is None if the missing values do not
-            improve the guarantee.
+            improve the guarantee. Public.
 
         Raises
         ------

@@ -127,7 +127,7 @@ class Claim:
         float
             The mu of a Gaussian mechanism with this chance of a false alarm and the largest
             allowed chance of a hit, at least 0. It may be infinite. At the ends 0 and 1 it is
-            the mu of the claim.
+            the mu of the claim. Public.
         """
         if not 0 < alarms < 1:
             return self.mu
@@ -284,6 +284,11 @@ class Audit(Record):
     blind : tuple of str
         Class names of mechanisms that could not be used, since no `log_ratio` is registered for
         them.
+
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
 
     Examples
     --------
