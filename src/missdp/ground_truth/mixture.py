@@ -541,7 +541,8 @@ def amplified_loss_distribution(
     probability : float
         p in [0, 1]: the probability that a row meets the requirement, or an upper bound on it.
     interval : float, default 1e-4
-        Distance of two privacy losses on the grid of ``loss`` and of the result, above 0.
+        Distance of two privacy losses on the grid of ``loss`` and of the result, above 0 and at
+        most 1.
 
     Returns
     -------
@@ -552,7 +553,7 @@ def amplified_loss_distribution(
     Raises
     ------
     ParameterError
-        If the probability is out of range.
+        If the probability or the interval is out of range.
 
     Notes
     -----
@@ -576,6 +577,7 @@ def amplified_loss_distribution(
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     p = check_fraction("probability", probability)
+    interval = check_number("interval", interval, max_value=1.0, exclude_min=True)
     if p == 1.0:
         return loss
     if p == 0.0:
