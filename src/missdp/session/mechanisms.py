@@ -123,7 +123,8 @@ class Noise:
         Raises
         ------
         ParameterError
-            If the cost is 0 or so small that the scale exceeds 2**40.
+            If ``sensitivity`` is not a finite number above 0, or the cost is 0 or so small that the
+            scale exceeds 2**40.
 
         Examples
         --------
