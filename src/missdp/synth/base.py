@@ -1069,7 +1069,7 @@ class Synthesizer(Estimator):
         )
 
     def uncertain_models(self, multiple: int, *, random_state: int | None = None) -> Iterator[Self]:
-        """Return fitted models that differ by noise, sampling and missing cells, one after the other.
+        """Yield fitted models that differ by noise, sampling and missing cells, one by one.
 
         Each model is a refit to released values that are varied by these three uncertainties, and
         has a seed of its own. They are the models of ``sample(multiple=...)``. Use them if memory
