@@ -673,6 +673,32 @@ def test_missing_rate_is_estimated_from_released_missingness(incomplete):
     assert among.flags == ("Rates are those of rows in which well is observed.",)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("family", "times"), [(AllPairs, 1), (AIM, 3)])
+def test_questions_share_draws_of_the_same_tables(family, times, monkeypatch):
+    """Answers do not depend on other questions. Pairs from the model change the tables."""
+    made, new_draws = [], replicates.Replicates._new_draws
+
+    def counted(self, number):
+        made.append(number)
+        return new_draws(self, number)
+
+    def fitted():
+        return family(epsilon=1.0, random_state=0).fit(selected(people(300)), schema=SCHEMA)
+
+    monkeypatch.setattr(replicates.Replicates, "_new_draws", counted)
+    asked, first = ["mean(wage)", "sd(wage) by age", "mean(wage) by well"], fitted()
+    answers = [first.estimate(question) for question in asked]
+    assert len(made) <= times
+    second = fitted()
+    assert [second.estimate(question) for question in reversed(asked)] == answers[::-1]
+    # Draws that need much memory are made for each question, and are equal.
+    monkeypatch.setattr(replicates, "_MAX_SHARED", 0)
+    third, made[:] = fitted(), []
+    assert [third.estimate(question) for question in asked] == answers
+    assert len(made) == 3
+
+
 def test_a_variance_that_noise_made_negative_is_not_surely_none(monkeypatch):
     """Were it 0 in all draws, a deviation would have the interval [0, 0]."""
     points, lying = np.array([[0.0], [10.0]]), np.array([[[-0.5]], [[1.5]]])
@@ -949,3 +975,42 @@ def test_nothing_is_said_to_be_further_off_than_bounds_allow():
     assert max(result.noise + result.sampling + result.missing) <= 1e7
     shift = [float(x) for flag in result.flags for x in re.findall(r" by ([0-9.e+]+[0-9])", flag)]
     assert max(shift, default=0) <= 1e7
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_values_that_are_extrapolated_are_flagged(seed):
+    """No value is observed of the young, as if a question were asked of grown people only."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 20, 2000)
+    tall = np.where(rng.random(2000) < 0.5, age, rng.integers(0, 20, 2000)).astype(float)
+    tall[age < 8], tall[rng.random(2000) < 0.1] = np.nan, np.nan
+    rare = np.where(rng.random(2000) < 0.05, age, np.nan)
+    schema = Schema(
+        (
+            Numeric(name="age", lower=0, upper=19, bins=10),
+            Numeric(name="tall", lower=0, upper=19, bins=10, nullable=True),
+            Numeric(name="rare", lower=0, upper=19, bins=10, nullable=True),
+        )
+    )
+    frame = pd.DataFrame({"age": age, "tall": tall, "rare": rare})
+    model = AllPairs(epsilon=3.0, random_state=seed).fit(frame, schema=schema)
+
+    def extrapolated(question):
+        return [x for x in model.estimate(question).flags if "extrapolates" in x]
+
+    (flag,) = extrapolated("mean(tall)")
+    assert flag.startswith("tall: in about ")
+    assert 30 <= int(re.search(r"about (\d+)%", flag)[1]) <= 50  # true: 40
+    assert len(extrapolated("difference(mean(tall)) by age")) == 1
+    # Missing completely at random is no extrapolation, and rates are of all rows.
+    assert extrapolated("mean(age)") + extrapolated("mean(rare)") == []
+    assert extrapolated("share(tall is missing)") == []
+
+
+@pytest.mark.filterwarnings("ignore::missdp.synth.SmallTableWarning")
+@pytest.mark.parametrize(("rows", "is_flagged"), [(25, True), (400, False)])
+def test_too_few_rows_for_the_noise_are_flagged(rows, is_flagged):
+    """Of 25 rows, intervals at epsilon 1 held a mean in three of four fits."""
+    model = AllPairs(epsilon=1.0, random_state=0).fit(selected(people(rows)), schema=SCHEMA)
+    flags = model.estimate("mean(wage)").flags
+    assert any(flag.startswith("Too few rows for the noise") for flag in flags) == is_flagged

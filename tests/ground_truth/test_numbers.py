@@ -14,6 +14,7 @@ from scipy import stats
 
 from missdp import ground_truth as gt
 from missdp.accounting import Cost, GaussianEvent, RDPEvent, ZCDPEvent
+from missdp.errors import ParameterError
 from missdp.ground_truth import amplified_epsilon, mask_mixture
 from missdp.ground_truth.replicas import (
     ORDERS,
@@ -243,6 +244,12 @@ def test_a_cap_at_one_order_proves_nothing_above_it():
 # --- Profiles and loss distributions against other people's, and direct integration ---
 def profile(e):
     return float(stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e))
+
+
+@pytest.mark.parametrize("interval", [0.0, -1.0, math.nan, math.inf])
+def test_grids_without_a_step_raise(interval):
+    with pytest.raises(ParameterError, match="interval"):
+        gt.amplified_loss_distribution(pld.identity(), 0.5, interval=interval)
 
 
 @pytest.mark.long

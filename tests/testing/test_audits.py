@@ -139,3 +139,20 @@ def test_bad_parameters_are_refused():
             audit(options, [], [1], **bad)
     with pytest.raises(ParameterError):
         audit_samples(lambda t, s: t, [], [1], claim=Claim(()), trials=3)
+
+
+@pytest.mark.parametrize(
+    ("runs", "confidence", "message"),
+    [
+        ((0, 0), 0.95, "at least two"),
+        ((1, 1), 0.95, "at least two"),
+        ((8, 7), 0.95, "equal number"),
+        ((8, 8), 1.5, "confidence"),
+        ((8, 8), 1.0, "confidence"),
+        ((8, 8), float("nan"), "confidence"),
+    ],
+)
+def test_a_verdict_needs_runs_and_a_confidence(runs, confidence, message):
+    present, absent = map(np.zeros, runs)
+    with pytest.raises(ParameterError, match=message):
+        judge(present, absent, Claim((), mu=1.0), confidence=confidence)

@@ -646,7 +646,7 @@ class Filter(Budget):
         Returns
         -------
         bool
-            True if the costs of all events together fit into the remaining amount.
+            True if the costs of all events together fit into the remaining amount. Public.
 
         Raises
         ------
@@ -655,6 +655,8 @@ class Filter(Budget):
             in an add-remove budget.
         BudgetExceededError
             If this process is a fork of the process that made the budget.
+        ParameterError
+            If an argument is not an `Event`.
         """
         self.check_process()
         with self._lock:
@@ -706,7 +708,7 @@ class Filter(Budget):
         Returns
         -------
         bool
-            False if the budget was not reserved from a budget in the ledger.
+            False if the budget was not reserved from a budget in the ledger. Public.
         """
         return self._payer is not None and self._payer.pays_for(ledger)
 

@@ -107,7 +107,7 @@ class Event(Record, abstract=True):
         Returns
         -------
         tuple of Event
-            This event itself, unless a subclass states several releases or a cap.
+            This event itself, unless a subclass states several releases or a cap. Public.
         """
         return (self,)
 
@@ -129,7 +129,7 @@ class Event(Record, abstract=True):
         Returns
         -------
         float
-            At least 0. Infinite if this event has no separate proof.
+            At least 0. Infinite if this event has no separate proof. Public.
         """
         del delta, adjacency, protects
         return math.inf
@@ -158,7 +158,7 @@ class Event(Record, abstract=True):
         unit : str
             ``"row"``, or the name of the identifying column.
         rows : int
-            Largest number of rows of one unit that are read, at least 1.
+            Largest number of rows of one unit that are read, at least 1. Public.
 
         Raises
         ------
@@ -569,7 +569,7 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
     Returns
     -------
     tuple of Event
-        In the order of ``events``.
+        In the order of ``events``. Public.
 
     Raises
     ------

@@ -201,7 +201,7 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
     Returns
     -------
     epsilon : float
-        Epsilon under replace-one adjacency.
+        Epsilon under replace-one adjacency, at least 0 and possibly infinite.
     delta : float
         Delta under replace-one adjacency, rounded up and at most 1.
 
@@ -334,7 +334,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        The rho, at least 0.
+        The rho, at least 0. Public.
 
     Raises
     ------

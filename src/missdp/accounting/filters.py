@@ -178,7 +178,7 @@ class FilterEvent(Event):
         unit : str
             ``"row"``, or the name of the identifying column.
         rows : int
-            1.
+            Always 1, since the cap is the cost for a complete unit. Public.
 
         Raises
         ------
@@ -196,6 +196,7 @@ class FilterEvent(Event):
         -------
         tuple of Event
             The capacity. If ``failure`` is above 0, an `ApproximateEvent` with this delta follows.
+            Public.
         """
         label, required = self.capacity.label or self.label, self.required or None
         cap = replace(self.capacity, label=label, required=required)

@@ -200,7 +200,7 @@ class Guarantee(Record):
         Returns
         -------
         Guarantee
-            The guarantee of all releases together.
+            The guarantee of all releases together. Public.
 
         Raises
         ------
@@ -233,7 +233,7 @@ class Guarantee(Record):
         -------
         float
             Infinite if nothing is proven at this delta. It is at least the stated epsilon at a
-            smaller delta, and at most the stated epsilon at a larger delta.
+            smaller delta, and at most the stated epsilon at a larger delta. Public.
 
         Raises
         ------
@@ -310,7 +310,7 @@ class Guarantee(Record):
         Returns
         -------
         Guarantee
-            The guarantee itself if it already holds under replace-one adjacency.
+            The guarantee itself if it already holds under replace-one adjacency. Public.
 
         Raises
         ------
@@ -340,7 +340,7 @@ class Guarantee(Record):
         Returns
         -------
         Guarantee
-            A guarantee with equal numbers and events.
+            A guarantee with equal numbers and events. Public.
 
         Raises
         ------

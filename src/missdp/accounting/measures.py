@@ -482,7 +482,7 @@ class Cost:
         Returns
         -------
         Cost
-            The amount in the requested measure, rounded down.
+            The amount in the requested measure, rounded down. Public.
 
         Raises
         ------
@@ -519,6 +519,7 @@ class Cost:
         -------
         float
             At least 0, rounded up. Infinite at delta 0 unless the cost is pure epsilon or 0.
+            Public.
 
         Raises
         ------
@@ -542,7 +543,7 @@ class Cost:
         Returns
         -------
         Event
-            A `PureEvent`, a `ZCDPEvent`, or a continuous `GaussianEvent` with sigma 1.
+            A `PureEvent`, a `ZCDPEvent`, or a continuous `GaussianEvent` with sigma 1. Public.
 
         Raises
         ------
@@ -581,7 +582,7 @@ class Cost:
         Returns
         -------
         Cost
-            The largest amount of the chosen measure that implies (epsilon, delta)-DP.
+            The largest amount of the chosen measure that implies (epsilon, delta)-DP. Public.
 
         Raises
         ------
@@ -605,7 +606,7 @@ class Cost:
         -------
         Fraction
             Pure epsilon, zCDP rho, or squared mu, rounded up. The amount of this cost does not
-            matter.
+            matter. Public.
 
         Raises
         ------
@@ -634,7 +635,7 @@ class Cost:
         -------
         Cost
             The cost of one row, rounded down. Pure epsilon is divided by ``rows``. Rho and
-            squared mu are divided by the square of ``rows``.
+            squared mu are divided by the square of ``rows``. Public.
 
         Raises
         ------

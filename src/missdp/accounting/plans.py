@@ -135,7 +135,7 @@ class Composition(Budget):
         Returns
         -------
         bool
-            True if `charge` would accept all events together.
+            True if `charge` would accept all events together. Public.
 
         Raises
         ------

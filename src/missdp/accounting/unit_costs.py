@@ -106,7 +106,7 @@ class UnitEvent(FilterEvent):
         unit : str
             Name of the column that identifies the rows of a unit.
         rows : int
-            Largest number of rows of one unit that are read.
+            Largest number of rows of one unit that are read. Public.
         """
         return self.unit, self.rows
 
@@ -119,7 +119,7 @@ class UnitEvent(FilterEvent):
         Returns
         -------
         tuple of Event
-            A single event.
+            A single event. Public.
 
         Raises
         ------

@@ -32,13 +32,13 @@ def _networks(request: Request[DPAutoGAN], rows: Session, one_way: NoisyMarginal
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPAutoGAN(Synthesizer):
-    """Synthesizer with a generator of codes and a decoder network, trained privately.
+    """Synthesizer with a generator of codes and a private autoencoder (DP-auto-GAN).
 
-    This is DP-auto-GAN. An autoencoder learns to encode rows as a few numbers (codes), and to
-    decode them. A generator network learns to draw codes, against a critic of decoded rows. It is
-    for comparison: families that measure marginals are closer to the truth at usual epsilons. A fit
-    is accounted by privacy loss distributions, with add-remove adjacency. Fitting needs PyTorch and
-    Opacus (``pip install 'missdp[neural]'``), and sampling does not.
+    An autoencoder learns to encode rows as a few numbers (codes), and to decode them. A generator
+    network learns to draw codes, against a critic of decoded rows. It is for comparison: families
+    that measure marginals are closer to the truth at usual epsilons. A fit is accounted by privacy
+    loss distributions, with add-remove adjacency. Fitting needs PyTorch and Opacus (``pip install
+    'missdp[neural]'``), and sampling does not.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class DPAutoGAN(Synthesizer):
     Notes
     -----
     One private training fits encoder and decoder. The published method leaves the encoder out of it
-    (see ``docs/synthesizers.md``). A second private training in the same plan fits the critic.
+    (see ``docs/referees/claims.md``). A second private training in the same plan fits the critic.
 
     References
     ----------

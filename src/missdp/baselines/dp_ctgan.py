@@ -102,7 +102,7 @@ class DPCTGAN(Synthesizer):
     -----
     A step samples rows at one rate and shows each row with every level that it has. The published
     order draws a level first and then a row with that level. It reads rows with rare levels more
-    often than it charges for (see ``docs/synthesizers.md``).
+    often than it charges for (see ``docs/referees/claims.md``).
 
     References
     ----------

@@ -110,7 +110,7 @@ class DPMisGAN(Synthesizer):
     Notes
     -----
     The published training of DP-MisGAN adds noise where it does not protect (see
-    ``docs/synthesizers.md``). Here one private training clips the gradients of both critics
+    ``docs/referees/claims.md``). Here one private training clips the gradients of both critics
     together, and generators see critics only.
 
     References

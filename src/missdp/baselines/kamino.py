@@ -193,7 +193,7 @@ class Kamino(Synthesizer):
     Ge, Mohapatra, He, Ilyas (2021), "Kamino: constraint-aware differentially private data
     synthesis", PVLDB 14(10). Mohapatra, Zong, Kerschbaum, He (2024), "Differentially private data
     generation with missing data", PVLDB 17(8), for ``"observed"``. Both publications account for
-    less than they release: see ``docs/synthesizers.md``.
+    less than they release: see ``docs/referees/claims.md``.
 
     Examples
     --------

@@ -205,9 +205,16 @@ class SparkSource(StreamedSource):
 
     Examples
     --------
+    The example needs Java.
+
+    >>> from missdp import Categorical, Schema
     >>> from missdp.engines import SparkSource
-    >>> rows = SparkSource(spark.table("patients"), schema)  # doctest: +SKIP
-    >>> rows.counts([("smoker",)], rows="extended")  # doctest: +SKIP
+    >>> from pyspark.sql import SparkSession  # doctest: +SKIP
+    >>> spark = SparkSession.builder.master("local[1]").getOrCreate()  # doctest: +SKIP
+    >>> frame = spark.createDataFrame([("yes",), ("no",)], ["smoker"])  # doctest: +SKIP
+    >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
+    >>> SparkSource(frame, schema).counts([("smoker",)], rows="extended")  # doctest: +SKIP
+    {('smoker',): array([1, 1])}
     """
 
     engine = "Spark"

@@ -21,8 +21,10 @@ from missdp.synth.base import Synthesizer
 from missdp.types import Floats
 
 _MAX_ERROR = 0.25  # largest relative error of the number of rows of a group
+_MAX_COUNT_NOISE = 0.4  # noise of a count, relative to all rows, up to which intervals hold
 _MAX_TAIL_NOISE = 0.3  # largest noise of a count, relative to a known share of a tail
 _MIN_TAIL_SHARE = 0.1  # smallest share of the rows in a tail
+_MAX_EXTRAPOLATED = 0.05  # share of rows without observed values that needs no flag
 
 
 def flags_of(
@@ -54,6 +56,11 @@ def flags_of(
     ------
     str
     """
+    if released.count_noise > _MAX_COUNT_NOISE:
+        yield (
+            "Too few rows for the noise: the standard deviation of a count is "
+            f"{released.count_noise:.0%} of the rows. Intervals need not hold."
+        )
     share = estimand.values(released.point)[1]
     few = _labels(estimand, share_std > _MAX_ERROR * share)
     if few:
@@ -67,6 +74,7 @@ def flags_of(
             yield from _hidden_rows(estimand, released, column, half_widths)
     yield from released.flags
     yield from _missing_values(model, estimand)
+    yield from _extrapolated_values(estimand, released)
     yield from _coarse_levels(model, estimand)
 
 
@@ -139,6 +147,18 @@ def _missing_values(model: Synthesizer, estimand: Estimand) -> Iterator[str]:
             f"missing={model.missing!r}: intervals are for rows that are observed; they hold for "
             "all rows if values are missing completely at random."
         )
+
+
+def _extrapolated_values(estimand: Estimand, released: ReleasedTables) -> Iterator[str]:
+    """Yield a flag for columns without observed values in a part of the rows."""
+    asked = estimand.columns[estimand.question.what == "missing" :]
+    for column in asked:
+        share = released.hardly_observed[column.at]
+        if share > _MAX_EXTRAPOLATED:
+            yield (
+                f"{column.name}: in about {share:.0%} of the rows hardly any value is observed. A "
+                "model extrapolates from other rows to these, and intervals do not cover its error."
+            )
 
 
 def _coarse_levels(model: Synthesizer, estimand: Estimand) -> Iterator[str]:

@@ -74,6 +74,8 @@ class ReleasedTables:
     extremes: dict[int, Tables]  # by number, with as many hidden rows as are possible
     within: dict[int, WithinBins]  # by number
     n_rows: float  # rows that tell as much
+    count_noise: float  # standard deviation of the count of a level, relative to all rows
+    hardly_observed: dict[int, float]  # by attribute, share of rows without observed values
     flags: tuple[str, ...]
 
     def __init__(
@@ -100,6 +102,8 @@ class ReleasedTables:
         self.extremes = {a: self._tables(self._exact, even | {a: x}) for a, x in extremes.items()}
         is_weighted = model.fitted_.size is not None and model.fitted_.size.weight is not None
         self.n_rows = replicates.n_rows / (model.fitted_.design if is_weighted else 1.0)
+        self.count_noise = replicates.release.marginals.std / replicates.n_rows
+        self.hardly_observed = {a: replicates.hardly_observed(a) for (a,) in singles}
         self.flags = replicates.flags
 
     def chances_missing(self, at: int, codes: int) -> dict[Clique, Floats]:

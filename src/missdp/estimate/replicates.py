@@ -51,6 +51,8 @@ _UNSELECTED = (
 )
 
 _PRIOR_ROWS = 5.0  # prior rows with which a rate is shrunk towards its mean
+_HARDLY = 0.1  # chance of being observed below which a row hardly ever has a value
+_MAX_SHARED = 2**28  # bytes of draws that are kept for further questions
 
 
 class Statistics(NamedTuple):
@@ -63,6 +65,9 @@ class Statistics(NamedTuple):
 
     cells: Cells
     missing: Cells
+
+
+Draw = tuple[Floats, Statistics, Statistics]
 
 
 def axes_of(clique: Clique) -> Clique:
@@ -128,15 +133,18 @@ class Replicates:
         """Return the replicates of some attributes, or of all attributes if values are missing."""
         some = copy.copy(self)
         if self._measured.products is None:
-            for clique in cliques:
-                if not is_within(clique, self._measured.marginals.counts):
-                    some._take_from_model(clique)
-            some._restrict(self.of)
+            counts = self._measured.marginals.counts
+            not_measured = [clique for clique in cliques if not is_within(clique, counts)]
+            for clique in not_measured:
+                some._take_from_model(clique)
+            if not_measured:
+                some._restrict(self.of)
         elif not self._masks.present.any():
             some._restrict(sorted({a for clique in cliques for a in clique}))
         return some
 
     def _restrict(self, of: list[int]) -> None:
+        self._shared: dict[int, list[Draw]] = {}  # draws of further questions on the same tables
         release, bias = self._measured.restricted_to(of), self._bias
         if bias is not None:
             pairs = {(i, j): (of[i], of[j]) for i, j in combinations(range(len(of)), 2)}
@@ -176,8 +184,19 @@ class Replicates:
             "other pairs seemed worse: taken from the model, which loses weak relations.",
         )
 
-    def draws(self, number: int) -> Iterator[tuple[Floats, Statistics, Statistics]]:
-        """Yield random weights of rows, statistics with other noise, and with these weights."""
+    def draws(self, number: int) -> Iterable[Draw]:
+        """Return random weights of rows, statistics with other noise, and with these weights.
+
+        Draws of all attributes serve every question. They are kept unless they are large.
+        """
+        cells = sum(table.size for table in self._released.cells.values())
+        if 2 * 8 * cells * number > _MAX_SHARED:
+            return self._new_draws(number)
+        if number not in self._shared:
+            self._shared[number] = list(self._new_draws(number))
+        return self._shared[number]
+
+    def _new_draws(self, number: int) -> Iterator[Draw]:
         rng, n = np.random.default_rng(1), _FEWER  # public: draws show how numbers vary
         for _ in range(number):
             weights = rng.normal(size=n) * np.sqrt(self._model.fitted_.design / (self.n_rows * n))
@@ -200,6 +219,14 @@ class Replicates:
         number = weighted_counts(rows, clique, shape, np.ones(len(rows)))
         missing = weighted_counts(rows, clique, shape, is_missing) + _PRIOR_ROWS * is_missing.mean()
         return np.asarray(missing / (number + _PRIOR_ROWS))
+
+    def hardly_observed(self, at: int) -> float:
+        """Return the share of rows in which an attribute is hardly ever observed.
+
+        Rows with the usual chance of being observed do not count.
+        """
+        chance = 1 - self._masks.missing(self._rows[:_FEWER])[:, at]
+        return float(np.mean(chance < min(_HARDLY, chance.mean() / 2)))
 
     def point(self) -> Statistics:
         """Return the statistics that were released, completed for missing values."""

@@ -19,7 +19,7 @@ class Combined:
     Parameters
     ----------
     estimate : float
-        Mean of the estimates of all tables.
+        Mean of the estimates of all tables, in the unit of the estimates.
     variance : float
         Variance of the combined estimate, in the squared unit of the estimate, at least 0.
     degrees : float

@@ -448,9 +448,10 @@ class MissingFidelity(_ByClique):
 
     @property
     def mean_pair_distance(self) -> float:
-        """Return the mean distance of the joint missingness of two attributes in two tables.
+        """Return the mean distance of joint missingness in two tables, over all attribute pairs.
 
-        It is the mean total variation distance of their four mask patterns, over all pairs.
+        For each pair, it is the total variation distance between the two tables' shares of rows
+        with each of the four patterns of observed and missing cells.
 
         Returns
         -------

@@ -84,7 +84,7 @@ class Fidelity(Record):
         the column. NaN if there is no value.
     by_chance : float
         Expected ``two_way_deciles`` of two samples of the truth of these sizes, drawn with
-        replacement.
+        replacement. In [0, 1].
     rows : int
         Number of rows of the shorter table.
     without_values : tuple of str, default ()

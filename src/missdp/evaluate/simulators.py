@@ -367,7 +367,7 @@ class MCAR(MissingMechanism):
         dict of str to float
             A probability in [0, 1] for each attribute of the schema. It is 1 for attributes that
             may be not applicable, or follow from others by a rule, because missing cells do not
-            hide them.
+            hide them. Public.
 
         Raises
         ------
@@ -464,7 +464,7 @@ class DeclaredMechanism(MissingMechanism):
         dict of str to float
             A probability in [0, 1] for each attribute of the schema. It is 1 for attributes that
             may be not applicable, or follow from others by a rule, because missing cells do not
-            hide them.
+            hide them. Public.
 
         Raises
         ------

@@ -536,7 +536,7 @@ class Ledger:
         Returns
         -------
         bool
-            True if the line exists. False if the ledger or the line does not exist.
+            True if the line exists. False if the ledger or the line does not exist. Public.
 
         Raises
         ------
@@ -556,7 +556,7 @@ class Ledger:
         Returns
         -------
         bool
-            True before the first budget is created.
+            True before the first budget is created. Public.
         """
         return self._store.is_absent()
 
@@ -723,7 +723,7 @@ class Ledger:
         Returns
         -------
         bool
-            True if both name one database.
+            True if both name one database. Public.
 
         Raises
         ------

@@ -194,6 +194,7 @@ class LedgerBudget(Filter):
         -------
         bool
             True if all events together fit. For a part, they must also fit into the table's budget.
+            Public.
 
         Raises
         ------
@@ -265,7 +266,7 @@ class LedgerBudget(Filter):
         -------
         bool
             True if this is the named budget, or a part of it, and the URL is the URL of this
-            ledger.
+            ledger. Public.
         """
         url, _, name = ledger.partition("#")
         return name in path_of(self._facts.name) and (not url or self._ledger.is_at(url))
@@ -284,7 +285,7 @@ class LedgerBudget(Filter):
         -------
         FilterEvent
             The total as capacity. It is a `UnitEvent` if the budget protects units of several rows,
-            such as all rows of one person.
+            such as all rows of one person. Public.
         """
         facts = self._facts
         capacity = facts.cost.event(adjacency=facts.adjacency)

@@ -132,7 +132,7 @@ class AmplifiedEvent(Event):
         tuple of Condition
             The assumption about missing values and the structure. `FixedSchedule` follows unless
             all events are caps, which are fixed in advance. Under caps the proofs hold for adaptive
-            choices.
+            choices. Public.
         """
         only_caps = all(isinstance(event, FilterEvent) for event in self.events)
         return (self.assumption, self.structure, *(() if only_caps else (FixedSchedule(),)))
@@ -207,7 +207,7 @@ def ground_truth_guarantee(
     -------
     Guarantee
         With ``protects="ground-truth"`` and the adjacency of ``source``. Its epsilon and delta are
-        at most the numbers of ``source``.
+        at most the numbers of ``source``. Public.
 
     Raises
     ------
@@ -491,7 +491,7 @@ def joint(
     Guarantee
         Guarantee for the ground truth. It rests on `FixedSchedule`: the list of releases and their
         sizes did not depend on answers of other releases. Its epsilon is at most the epsilon of all
-        releases together without amplification.
+        releases together without amplification. Public.
 
     Raises
     ------

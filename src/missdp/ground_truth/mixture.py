@@ -88,7 +88,7 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
     Returns
     -------
     float
-        From 0 to ε.
+        From 0 to ε. Public.
 
     Raises
     ------
@@ -306,7 +306,7 @@ def mask_mixture(
     -------
     MaskMixture
         Epsilon and delta for the table before values went missing, under add-remove adjacency. Also
-        the attributes that were treated as always observed.
+        the attributes that were treated as always observed. Public.
 
     Raises
     ------
@@ -415,7 +415,7 @@ def amplified_profile_delta(epsilon: float, *, probability: float, profile: Prof
     Returns
     -------
     float
-        δ̄(ε̄), the larger of the two directions, from 0 to 1.
+        δ̄(ε̄), the larger of the two directions, from 0 to 1. Public.
 
     Raises
     ------
@@ -490,7 +490,7 @@ def amplified_profile_epsilon(delta: float, *, probability: float, profile: Prof
     Returns
     -------
     float
-        At least 0.
+        At least 0. Public.
 
     Raises
     ------
@@ -541,18 +541,19 @@ def amplified_loss_distribution(
     probability : float
         p in [0, 1]: the probability that a row meets the requirement, or an upper bound on it.
     interval : float, default 1e-4
-        Distance of two privacy losses on the grid of ``loss`` and of the result, above 0.
+        Distance of two privacy losses on the grid of ``loss`` and of the result, above 0 and at
+        most 1.
 
     Returns
     -------
     dp_accounting PrivacyLossDistribution
         A pessimistic distribution. Compose it with distributions of releases whose requirements
-        share no attribute with this requirement.
+        share no attribute with this requirement. Public.
 
     Raises
     ------
     ParameterError
-        If the probability is out of range.
+        If the probability or the interval is out of range.
 
     Notes
     -----
@@ -576,6 +577,7 @@ def amplified_loss_distribution(
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     p = check_fraction("probability", probability)
+    interval = check_number("interval", interval, max_value=1.0, exclude_min=True)
     if p == 1.0:
         return loss
     if p == 0.0:

@@ -382,11 +382,11 @@ def number_covariances(
 
 @pydantic.dataclasses.dataclass(frozen=True, eq=False)
 class Products(Record):
-    """Released sums over rows of clipped blocks, and of the products of every two blocks.
+    """Released noisy sums, over clipped rows, of all attributes' numbers and of pairwise products.
 
-    `missdp.session.RowProducts` is the query, and this object the value of its measurement. Each
-    row was multiplied by a factor, so that its vector is at most the clip norm long. All sums have
-    discrete Gaussian noise.
+    A block holds the numbers that stand for one attribute in a row. `missdp.session.RowProducts`
+    is the query, and this object the value of its measurement. Each row was multiplied by a
+    factor, so that its vector is at most the clip norm long. All sums have discrete Gaussian noise.
 
     Parameters
     ----------

@@ -45,8 +45,8 @@ class PrivateMean(PrivateEstimator):
         Gaussian noise is calibrated to the Euclidean norm of the change of the mean. Laplace
         noise is calibrated to the sum of absolute changes.
     radius : float, default 1.0
-        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
-        are scaled down to this norm.
+        Public bound on the Euclidean norm of a row, in the units of the columns, from 1e-100 to
+        1e100. Longer rows are scaled down to this norm.
     delta : float, default 1e-6
         The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
         counts, as of Laplace noise.
@@ -138,8 +138,8 @@ class PrivateCovariance(PrivateEstimator):
         Noise scale divided by the sensitivity to one replaced row, from 1e-9 to 1e10. The
         sensitivity is in Frobenius norm.
     radius : float, default 1.0
-        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
-        are scaled down to this norm.
+        Public bound on the Euclidean norm of a row, in the units of the columns, from 1e-100 to
+        1e100. Longer rows are scaled down to this norm.
     delta : float, default 1e-6
         The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
         counts, as of Laplace noise.
@@ -259,8 +259,8 @@ class PrivateHistogram(PrivateEstimator):
     mechanism : {"gaussian", "laplace"}, default "gaussian"
         Distribution of the discrete noise.
     radius : float, default 1.0
-        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
-        are scaled down to this norm.
+        Public bound on the Euclidean norm of a row, in the units of the columns, from 1e-100 to
+        1e100. Longer rows are scaled down to this norm.
     delta : float, default 1e-6
         The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
         counts, as of Laplace noise.
@@ -537,8 +537,8 @@ class PrivateLogisticRegression(_LinearModel):
     classes : sequence of two labels, default (0, 1)
         The two labels, public. Any other label in the target counts as the first.
     radius : float, default 1.0
-        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
-        are scaled down to this norm.
+        Public bound on the Euclidean norm of a row, in the units of the columns, from 1e-100 to
+        1e100. Longer rows are scaled down to this norm.
     delta : float, default 1e-6
         The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
         counts, as of Laplace noise.
@@ -737,8 +737,8 @@ class PrivateLinearRegression(_LinearModel):
     learning_rate : float, default 0.5
         Step size, from 1e-30 to 1e30.
     radius : float, default 1.0
-        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
-        are scaled down to this norm.
+        Public bound on the Euclidean norm of a row, in the units of the columns, from 1e-100 to
+        1e100. Longer rows are scaled down to this norm.
     delta : float, default 1e-6
         The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
         counts, as of Laplace noise.

@@ -71,6 +71,7 @@ class ConstantImputer(StableTransformer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
         """
         return math.hypot(domain.radius, abs(self.value) * math.sqrt(domain.columns))
 
@@ -215,7 +216,7 @@ class ColumnImputer(Imputer):
         return Response(shift=self.shift(distance, domain), shifted_rows=self._p(domain))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of a row's imputed cells if a step is fitted on another table.
+        """Return a bound on the change of a row's imputed cells if the table of the fit changes.
 
         Subclasses define this method.
 
@@ -231,7 +232,8 @@ class ColumnImputer(Imputer):
         Returns
         -------
         float
-            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns. At
+            least 0.
 
         Raises
         ------
@@ -257,6 +259,7 @@ class ColumnImputer(Imputer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
 
         Raises
         ------
@@ -369,7 +372,7 @@ class MeanImputer(ColumnImputer):
     """
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of mean-imputed cells if the mean is of another table.
+        """Return a bound on the change of a row's imputed cells if the mean is of another table.
 
         Parameters
         ----------
@@ -383,7 +386,8 @@ class MeanImputer(ColumnImputer):
         Returns
         -------
         float
-            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns. At
+            least 0.
 
         Raises
         ------
@@ -492,7 +496,7 @@ class MedianImputer(ColumnImputer):
         return (*super().assumed(domain), CentralGaps(self.central_gap, self.central_ranks))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of median-imputed cells if the median is of another table.
+        """Return a bound on the change of a row's imputed cells if the median is of another table.
 
         The bound is the range of the columns if ``central_ranks`` does not exceed the replaced
         rows.
@@ -509,7 +513,8 @@ class MedianImputer(ColumnImputer):
         Returns
         -------
         float
-            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns. At
+            least 0.
 
         Raises
         ------
@@ -604,7 +609,7 @@ class TrimmedMeanImputer(ColumnImputer):
         return (*super().assumed(domain), TrimmedRange(self.trim, self.trimmed_range))
 
     def shift(self, distance: TableDistance, domain: RowDomain) -> float:
-        """Return the largest change of imputed cells if the trimmed mean is of another table.
+        """Return a bound on the change of imputed cells if the trimmed mean is of another table.
 
         The change of the imputed cells of one row is measured in Euclidean norm.
 
@@ -620,7 +625,8 @@ class TrimmedMeanImputer(ColumnImputer):
         Returns
         -------
         float
-            Public upper bound on the Euclidean norm of the change, in the units of the columns.
+            Public upper bound on the Euclidean norm of the change, in the units of the columns. At
+            least 0.
 
         Raises
         ------
@@ -802,6 +808,7 @@ class RegressionImputer(Imputer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
 
         Raises
         ------
@@ -971,6 +978,7 @@ class NeighbourImputer(Imputer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
 
         Raises
         ------

@@ -429,6 +429,7 @@ class DPImputer(StableTransformer):
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
 
         Raises
         ------

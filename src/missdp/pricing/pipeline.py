@@ -55,8 +55,8 @@ class PricedPipeline(Parameters):
     columns : int
         Public number of columns, at least 1.
     radius : float, default 1.0
-        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
-        are scaled down to it before the first step.
+        Public bound on the Euclidean norm of a row, in the units of the columns, from 1e-100 to
+        1e100. Longer rows are scaled down to it before the first step.
     complete : bool, default True
         Whether no cell is missing. If True, a missing cell counts as 0.
     delta : float, default 1e-6

@@ -47,6 +47,7 @@ class PriceStep(Record):
         Largest root of the sum of squares of these distances, at least 0.
     radius : float
         Bound on the Euclidean norm of a row after the step, in the units of the output columns.
+        Above 0.
     conditions : tuple of str
         Sentences of the step's conditions. They are stated with the guarantee and are not
         checked against the table.
@@ -121,10 +122,10 @@ class Price(Record):
     delta : float
         The delta of every epsilon, in [0, 1).
     naive_epsilon : float
-        Epsilon of the estimator on raw rows. It is not a guarantee of a pipeline whose steps
-        change rows.
+        Epsilon of the estimator on raw rows, at least 0. It is not a guarantee of a pipeline whose
+        steps change rows.
     epsilon : float
-        Epsilon of the whole pipeline, by the best bound.
+        Epsilon of the whole pipeline, by the best bound. At least 0.
     bound : {"direct", "theorem 2", "group privacy"}
         Name of the best bound, see `Bound`.
     alternatives : tuple of (str, float)

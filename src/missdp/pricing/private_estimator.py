@@ -43,8 +43,8 @@ class PrivateEstimator(Parameters):
         preprocessing, the guarantee depends on it and on delta. For gradient steps, it also
         depends on their number and sample size.
     radius : float, default 1.0
-        Public bound on the Euclidean norm of a row, in the units of the columns. Longer rows
-        are scaled down to this norm.
+        Public bound on the Euclidean norm of a row, in the units of the columns, from 1e-100 to
+        1e100. Longer rows are scaled down to this norm.
     delta : float, default 1e-6
         The delta at which ``guarantee_`` states epsilon, in [0, 1). At 0, only a pure DP bound
         counts, as of Laplace noise.

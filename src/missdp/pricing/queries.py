@@ -584,7 +584,7 @@ class GradientQuery:
         Returns
         -------
         ndarray of float, shape (size,)
-            A copy.
+            A copy. As public as the coefficients.
 
         Raises
         ------

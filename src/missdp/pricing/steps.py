@@ -434,6 +434,7 @@ class StableTransformer(TransformerMixin, Parameters):  # type: ignore[misc]
         -------
         float
             Public upper bound on the Euclidean norm of a row, in the units of the output columns.
+            Above 0.
 
         Raises
         ------

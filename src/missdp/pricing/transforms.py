@@ -803,7 +803,7 @@ class Quantizer(StableTransformer):
     _continuous = False
 
     def assumed(self, domain: RowDomain) -> tuple[Condition, ...]:
-        """Return the condition of a quantizer's guarantee: clusters are small and few are crowded.
+        """Return the condition of the guarantee: clusters are small, and few are near any point.
 
         Parameters
         ----------
@@ -890,7 +890,7 @@ class Quantizer(StableTransformer):
         return max(0.0, (self.max_cluster + 1 - crowd) / max(1, changes))
 
     def transform(self, X: Any) -> Floats:
-        """Raise an error, because a good cluster is a fact about the fitted table alone.
+        """Raise an error, because isolated clusters are defined only for the table that was fitted.
 
         Use `fit_transform`, which returns the fitted table.
 

@@ -114,7 +114,7 @@ class Binning(Record):
 
     @property
     def cells(self) -> Binning:
-        """Bins and spikes of a number without the record of who chose them, for comparisons.
+        """Bins and spikes of a numeric attribute without their origin, to compare two binnings.
 
         Returns
         -------

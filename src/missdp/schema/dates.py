@@ -486,15 +486,13 @@ class Date(Numeric):
 
         Parameters
         ----------
-        values : ndarray of float
-            Numbers of units of the calendar since 1970, in any shape. Private, if the cells are
-            private.
+        values : ndarray of float, of any shape
+            Numbers of units of the calendar since 1970. Private, if the cells are private.
 
         Returns
         -------
-        ndarray of float
-            Numbers of units in the same shape. Unchanged if the step is one unit. As private as the
-            input.
+        ndarray of float, in the shape of the input
+            Numbers of units. Unchanged if the step is one unit. As private as the input.
         """
         if self.step is None:
             return values

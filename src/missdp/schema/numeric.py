@@ -286,13 +286,13 @@ class Numeric(Attribute):
 
         Parameters
         ----------
-        values : ndarray of float
-            Numbers of any shape, in the unit of the column. Private, if the cells are private.
+        values : ndarray of float, of any shape
+            Numbers in the unit of the column. Private, if the cells are private.
 
         Returns
         -------
-        ndarray of float
-            The rounded numbers in the same shape, not below ``lower`` and not above ``upper``.
+        ndarray of float, in the shape of the input
+            The rounded numbers, not below ``lower`` and not above ``upper``.
             Without a declared step, the numbers are returned unchanged. As private as the input.
         """
         return values if self.step is None else self._values(np.rint(self._units(values)))
@@ -390,14 +390,14 @@ class Numeric(Attribute):
 
         Parameters
         ----------
-        values : ndarray of float
+        values : ndarray of float, of any shape
             Numbers from ``lower`` to ``upper``, in the unit of the column, without NaN. The first
             or last bin gets numbers beyond the bounds. Private, if the cells are private.
 
         Returns
         -------
-        ndarray of int64
-            Codes from 0 to ``size - 1``, in the shape of the input. As private as the input.
+        ndarray of int64, in the shape of the input
+            Codes from 0 to ``size - 1``. As private as the input.
         """
         units = self._units(values)
         return self._bins.encode(units if self.step is None else np.rint(units))

@@ -236,7 +236,7 @@ class Schema(Record):
 
     @property
     def is_weighted(self) -> bool:
-        """True if rows of the table count different amounts.
+        """True if the schema declares that rows have unequal weights when they are counted.
 
         The reason is a survey weight, or a unit of protection (all rows of one person) that counts
         as one.
@@ -809,7 +809,7 @@ class Schema(Record):
         Returns
         -------
         str
-            The text, which `from_toml_text` reads.
+            The text, which `from_toml_text` reads. As public as the schema.
         """
         document = {"format": _FORMAT} | self.to_dict()
         del document["kind"]

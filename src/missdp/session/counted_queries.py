@@ -238,9 +238,9 @@ class Marginal(CountQuery):
 
         Returns
         -------
-        ndarray of int64
-            Counts with one axis for each attribute, in units of ``1 / steps`` rows. ``steps``
-            is 1 unless rows have survey weights (`CountedFacts.steps`). Private.
+        ndarray of int64, shape (n_codes_1, ..., n_codes_k)
+            Counts with one axis for each of the k attributes, in units of ``1 / steps`` rows.
+            ``steps`` is 1 unless rows have survey weights (`CountedFacts.steps`). Private.
         """
         return rows.counts_of(self.clique)
 
@@ -332,7 +332,7 @@ class Tree(CountQuery):
         -------
         float
             The number L of counted depths in L1 norm, and its square root, rounded up, in L2 norm.
-            In rows.
+            In rows. Public.
         """
         depth = len(self.levels)
         return float(depth) if norm == 1 else math.nextafter(math.sqrt(depth), math.inf)

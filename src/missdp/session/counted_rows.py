@@ -493,8 +493,8 @@ class CountedRows:
 
         Returns
         -------
-        ndarray of int64
-            Counts in the shape of ``facts.shape(clique)``, in units of ``1 / facts.steps`` rows
+        ndarray of int64, shape ``facts.shape(clique)``
+            Counts in units of ``1 / facts.steps`` rows
             (1 row, unless rows have survey weights). Private.
 
         Raises
@@ -518,8 +518,8 @@ class CountedRows:
         ------
         clique : tuple of str
             Names of the attributes.
-        counts : ndarray of int64
-            Counts in the shape of ``facts.shape(clique)``, in units of ``1 / facts.steps`` rows.
+        counts : ndarray of int64, shape ``facts.shape(clique)``
+            Counts in units of ``1 / facts.steps`` rows.
             Private.
 
         Raises
@@ -537,13 +537,13 @@ class CountedRows:
 
         Parameters
         ----------
-        counts : ndarray of int64
+        counts : ndarray of int64, of any shape
             Counts in units of ``1 / facts.steps`` rows. Private.
 
         Returns
         -------
-        ndarray of int64 or float64
-            The counts divided by ``facts.steps``, of equal shape: int64 without weights,
+        ndarray of int64 or float64, in the shape of the input
+            The counts divided by ``facts.steps``: int64 without weights,
             otherwise float64. Private.
         """
         return counts if self.facts.steps == 1 else counts / self.facts.steps

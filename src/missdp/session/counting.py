@@ -98,13 +98,14 @@ class MarginalSource(Protocol):
         Returns
         -------
         dict of tuple of str to array of int64
-            One array for each distinct clique, in rows (in fractions of a row with survey
-            weights). Private.
+            One array for each distinct clique, in rows. With survey weights, in units of 2**-20 of
+            a row, where a row counts ``min(weight, upper) / upper``. Private.
 
         Raises
         ------
         ParameterError
-            If a clique repeats an attribute or has too many cells to hold in memory.
+            If a clique is no tuple, repeats an attribute or has too many cells to hold in memory,
+            or ``rows`` is invalid.
         SchemaError
             If a clique names an attribute that the schema does not declare.
         DataError
@@ -345,8 +346,9 @@ class CountingSource(abc.ABC):
         Returns
         -------
         dict of tuple of str to array of int64
-            One array for each distinct clique, with one axis for each attribute. In rows, or in
-            units of a fraction of a row if rows have survey weights. Private.
+            One array for each distinct clique, with one axis for each attribute. In rows, or with
+            survey weights in units of 2**-20 of a row, where a row counts
+            ``min(weight, upper) / upper``. Private.
 
         Raises
         ------

@@ -30,6 +30,11 @@ class Total(Record):
         Variance of the noise, in squared rows, at least 0. It is 0 if the number was declared
         public.
 
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
     Examples
     --------
     >>> Total(1003.0, 4.0).std
@@ -89,7 +94,7 @@ class Measurement:
 
         Returns
         -------
-        ndarray of float64
-            In the shape of ``value``. Released.
+        ndarray of float64, in the shape of ``value``
+            In the unit of ``value``. Released.
         """
         return np.asarray(self.value, dtype=np.float64)

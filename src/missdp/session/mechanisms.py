@@ -123,7 +123,8 @@ class Noise:
         Raises
         ------
         ParameterError
-            If the cost is 0 or so small that the scale exceeds 2**40.
+            If ``sensitivity`` is not a finite number above 0, or the cost is 0 or so small that the
+            scale exceeds 2**40.
 
         Examples
         --------
@@ -210,7 +211,7 @@ class Noise:
 
         Parameters
         ----------
-        exact : ndarray of int64
+        exact : ndarray of int64, of any shape
             Exact counts, in steps. A row counts at most ``steps`` steps. Without weights, a step is
             a row. Private.
         source : NoiseSource
@@ -218,8 +219,8 @@ class Noise:
 
         Returns
         -------
-        ndarray of int64
-            Noisy counts, divided by ``steps`` and rounded to whole rows, of equal shape. Possibly
+        ndarray of int64, in the shape of ``exact``
+            Noisy counts, divided by ``steps`` and rounded to whole rows. Possibly
             negative. Released.
 
         Raises
@@ -250,7 +251,7 @@ class Noise:
         Returns
         -------
         Event
-            A `LaplaceEvent` or a `GaussianEvent`.
+            A `LaplaceEvent` or a `GaussianEvent`. Public.
 
         Raises
         ------

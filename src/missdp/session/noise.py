@@ -420,9 +420,8 @@ class NoiseSource:
 
         Returns
         -------
-        ndarray of int64
-            Independent draws in the shape ``size``. They are noise, and must not be released
-            apart from the answer.
+        ndarray of int64, shape ``size``
+            Independent draws. They are noise, and must not be released apart from the answer.
 
         Raises
         ------
@@ -445,9 +444,8 @@ class NoiseSource:
 
         Returns
         -------
-        ndarray of int64
-            Independent draws in the shape ``size``. They are noise, and must not be released
-            apart from the answer.
+        ndarray of int64, shape ``size``
+            Independent draws. They are noise, and must not be released apart from the answer.
 
         Raises
         ------

@@ -160,7 +160,7 @@ class RowProducts(Record):
         return Release(event, sums.noise, partial(sums.exact, rows), read=sums.read)
 
     def on_grid(self, codes: Mapping[str, int], cost: Cost, *, steps: int = 1) -> _ProductSums:
-        """Return the sums of products in multiples of a small step, with their discrete noise.
+        """Return the query's sums of products rounded to a grid, with the discrete noise of a cost.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ from missdp.types import Ints
 
 @dataclass(frozen=True, eq=False)
 class RowWeight:
-    """Function that returns, for each row, the factor that clips its vector of products.
+    """Function for the integer weight by which each row's vector is multiplied to limit its norm.
 
     A row has a block of numbers for each attribute, of squared length ``squares[name][code]``. Some
     attributes have extra numbers that enter no product, of squared length

@@ -45,12 +45,11 @@ class Expected:
 
     Parameters
     ----------
-    table : ndarray of float
-        Expected counts, in rows, of the cells in which nothing is missing. One axis for each
-        attribute of the marginal.
-    possible : ndarray of bool
-        The cells that rows can be in. Other cells are left out of the score. Its shape is the shape
-        of ``table``.
+    table : ndarray of float, shape (n_levels_1, ..., n_levels_k)
+        Expected counts, in rows, of the cells in which nothing is missing. One axis for each of the
+        k attributes of the marginal.
+    possible : ndarray of bool, in the shape of ``table``
+        The cells that rows can be in. Other cells are left out of the score.
     bias : float
         Expected distance of noisy counts from the expectation by noise alone, in rows. It is
         subtracted from the score.

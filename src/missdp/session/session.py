@@ -425,6 +425,7 @@ class Session:
         -------
         Cost
             The share of `remaining`, in the privacy measure of the budget. Nothing is charged.
+            Public.
 
         Raises
         ------
@@ -528,7 +529,7 @@ class Session:
         -------
         Guarantee
             Guarantee for the incomplete table, at the delta of the budget. The delta is 0 if all
-            events are pure DP. Nothing is charged.
+            events are pure DP. Nothing is charged. Public.
 
         Raises
         ------
@@ -558,6 +559,7 @@ class Session:
         Preview
             The accounting event that `measure` would charge. Also the half-width that is expected
             to hold the noise of a number with probability 0.95, or None where it is not known.
+            Public.
 
         Raises
         ------

@@ -246,9 +246,7 @@ class KNNImputation:
         return 1 / self.k if self.aggregate_of(name, schema) == "mean" else 1.0
 
     def change(self, schema: Schema) -> NearestNeighbours:
-        """Return a nearest-neighbour imputation in the form that a session on rows applies.
-
-        Pass the result to ``Session.apply``.
+        """Return this nearest-neighbour imputation as a change that ``Session.apply`` accepts.
 
         Parameters
         ----------

@@ -429,7 +429,7 @@ class RowSums(RowQuery):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CustomQuery(RowQuery):
-    """Public query for whole numbers of private rows, with a sensitivity that the author proves.
+    """Public query with a user-defined integer answer and a sensitivity that its author proves.
 
     Use it if the result is neither a count nor a sum over rows. The query cannot read cells that
     are filled from other rows.

@@ -358,13 +358,14 @@ class Synthesizer(Estimator):
     def ledger_(self) -> dict[str, Any] | None:
         """Return the public entry of the privacy ledger that paid for the fitted model, or None.
 
-        A ledger is a file of all charges to the budgets of a data set. `record_release` sets the
+        A ledger is a database of budgets (`missdp.governance.Ledger`). `record_release` sets the
         entry.
 
         Returns
         -------
         dict of str to object, or None
-            The account, the request, and the number and hash of the line in the ledger. Public.
+            Commands store ``budget``, ``request``, ``lines`` (number of lines up to the charge) and
+            ``head`` (hash of the line). Public. None if no ledger was charged.
 
         Raises
         ------
@@ -376,16 +377,16 @@ class Synthesizer(Estimator):
     def record_release(self, release: str, ledger: Mapping[str, Any] | None = None) -> None:
         """Store in the fitted model the id of its release and the ledger entry that paid for it.
 
-        A release is a published file of the model. A ledger is a file of all charges to the budgets
-        of a data set. Nothing is charged here.
+        A release is a published file of the model. A ledger is a database of budgets. Nothing is
+        charged here.
 
         Parameters
         ----------
         release : str
             The id of the release. Public. It replaces an earlier id.
         ledger : mapping of str to object, optional
-            The entry of the ledger that was charged, with the account, the request, and the number
-            and hash of the line. Public. None if no ledger was charged.
+            The entry of the ledger that was charged: see `ledger_`. Public. None if no ledger was
+            charged.
 
         Raises
         ------
@@ -735,7 +736,7 @@ class Synthesizer(Estimator):
         parts : tuple of (Guarantee, structure or None)
             The guarantee by the parts of the budget. The structure states who chose the attributes
             that a row must have observed to be read. It is None if the missing values do not
-            improve the guarantee.
+            improve the guarantee. Public.
 
         Raises
         ------
@@ -1068,11 +1069,12 @@ class Synthesizer(Estimator):
         )
 
     def uncertain_models(self, multiple: int, *, random_state: int | None = None) -> Iterator[Self]:
-        """Return fitted models that differ by the uncertainty of this model, one after the other.
+        """Yield fitted models that differ by noise, sampling and missing cells, one by one.
 
-        Each model is a refit to varied released values, and has a seed of its own. They are the
-        models of ``sample(multiple=...)``. Use them if memory does not hold all tables together.
-        There is no privacy cost.
+        Each model is a refit to released values that are varied by these three uncertainties, and
+        has a seed of its own. They are the models of ``sample(multiple=...)``. Use them if memory
+        does not hold all tables together, and combine estimates with `combine_estimates`. There is
+        no privacy cost.
 
         Parameters
         ----------

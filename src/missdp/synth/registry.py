@@ -39,7 +39,7 @@ def synthesizers() -> dict[str, type[Synthesizer]]:
     -------
     dict of str to type of Synthesizer
         Classes by the names that commands use, such as ``"all-pairs"``. Families of missdp come
-        first, and each group is sorted by name.
+        first, and each group is sorted by name. Public.
 
     Raises
     ------

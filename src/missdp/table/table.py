@@ -112,7 +112,9 @@ class Table:
     def read_part(
         cls, rows: Rows, schema: Schema, some: Schema, valued: Container[str] | None
     ) -> Table:
-        """Read some attributes of a table, with numbers for some of them, to save memory.
+        """Read only some attributes of a table into memory, and the exact numbers of even fewer.
+
+        All attributes that are read have codes. Numbers need more memory and are optional.
 
         Parameters
         ----------

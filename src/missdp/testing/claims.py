@@ -34,7 +34,7 @@ from missdp.accounting import (
     releases,
 )
 from missdp.accounting.measures import gdp_cost, has_bound, is_pure, pure_epsilon
-from missdp.errors import UnprovenError, check_number
+from missdp.errors import ParameterError, UnprovenError, check_number
 from missdp.profiles import delta_of
 from missdp.serialization import Record
 from missdp.synth import Synthesizer
@@ -127,7 +127,7 @@ class Claim:
         float
             The mu of a Gaussian mechanism with this chance of a false alarm and the largest
             allowed chance of a hit, at least 0. It may be infinite. At the ends 0 and 1 it is
-            the mu of the claim.
+            the mu of the claim. Public.
         """
         if not 0 < alarms < 1:
             return self.mu
@@ -285,6 +285,11 @@ class Audit(Record):
         Class names of mechanisms that could not be used, since no `log_ratio` is registered for
         them.
 
+    Raises
+    ------
+    ParameterError
+        If a field has the wrong type.
+
     Examples
     --------
     >>> noise = np.random.default_rng(0).standard_normal((2, 400))
@@ -360,6 +365,12 @@ def judge(
     Audit
         The shares of hits and false alarms, and the verdict.
 
+    Raises
+    ------
+    ParameterError
+        If there are fewer than two runs, other numbers of runs with than without the row, or
+        ``confidence`` is out of range.
+
     Notes
     -----
     The numbers come from example tables and are not private. If the claim is true, the verdict
@@ -376,6 +387,9 @@ def judge(
     >>> judge(noise[0] + 3, noise[1], Claim((), mu=1.0)).flagged
     True
     """
+    check_number("confidence", confidence, max_value=1.0, exclude_min=True, exclude_max=True)
+    if not len(present) == len(absent) > 1:
+        raise ParameterError("present and absent must have an equal number of runs, at least two")
     quarter = max(1, len(present) // 4)
     threshold = _best_threshold(present[:quarter], absent[:quarter], len(present), confidence)
     rest = [np.asarray(v[quarter:]) >= threshold for v in (present, absent)]

@@ -400,8 +400,8 @@ class RecordingNoise(SeededNoise):
 
         Returns
         -------
-        ndarray of int64
-            Noise of the shape ``size``. Seeded, so it gives no privacy.
+        ndarray of int64, shape ``size``
+            Independent draws from a seed, which give no privacy. They read no rows.
 
         Raises
         ------
@@ -422,8 +422,8 @@ class RecordingNoise(SeededNoise):
 
         Returns
         -------
-        ndarray of int64
-            Noise of the shape ``size``. Seeded, so it gives no privacy.
+        ndarray of int64, shape ``size``
+            Independent draws from a seed, which give no privacy. They read no rows.
 
         Raises
         ------
