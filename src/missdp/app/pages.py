@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from missdp.app.jobs import shown
-from missdp.app.schema_rows import FIELDS, KINDS, RULES, TICKS, form_part
+from missdp.app.schema_rows import FIELDS, FIRST, KINDS, RULES, TICKS, form_part, texts
 from missdp.app.workspace import GRID, STEPS, Workspace
 from missdp.errors import import_optional
 from missdp.session.strategies import STRATEGIES
@@ -33,7 +33,7 @@ def _environment() -> Any:
     made.filters["prose"] = lambda text: re.sub(r"(?<![.:])\n(?!- )\s*", " ", text)
     made.globals |= {"steps": STEPS, "grid": GRID, "kinds": KINDS, "fields": FIELDS, "ticks": TICKS}
     made.globals["words"] = {kind: facts[0] for kind, facts in KINDS.items() if kind != "file"}
-    made.globals["rules"] = RULES
+    made.globals |= {"rules": RULES, "firsts": FIRST}
     automatic = {"": "automatic"}
     made.globals["methods"] = automatic | {name: name for name in _METHODS}
     made.globals["strategies"] = automatic | {name: name for name in STRATEGIES}
@@ -44,8 +44,8 @@ def page(space: Workspace, step: str) -> str:
     """Return the HTML of a step."""
     space.refresh()
     with space.lock:
-        rows = [] if space.schema is None or step != "schema" else space.schema.rows
-        parts = [(k, row, row.texts(form_part(space.typed, k))) for k, row in enumerate(rows)]
+        tables = space.schema.tables if step == "schema" else []
+        parts = [(k, one, texts(one, form_part(space.typed, k))) for k, one in enumerate(tables)]
         context: dict[str, Any] = {"space": space, "step": step, "rows": parts}
         context |= {"folder": Path.cwd(), "results": defaultdict(dict, space.results)}
         context["obstacles"] = space.obstacles() if step in ("schema", "release") else []

@@ -23,11 +23,7 @@ from missdp.errors import OutputError, import_optional, replacing
 
 HOST = "127.0.0.1"
 _FOLDER = Path(__file__).parent
-_STATIC = {
-    "app.js": (_FOLDER / "static" / "app.js", "text/javascript"),
-    "app.css": (_FOLDER / "static" / "app.css", "text/css"),
-    "report.css": (_FOLDER.parent / "governance" / "templates" / "report.css", "text/css"),
-}
+_STYLE = ("missdp", "governance/templates")  # the style of reports
 _FRAMES = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; img-src data:; "
 _POLICY = "script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'"
 # Documents with inline style. They run in no origin, so that they cannot use the page.
@@ -100,8 +96,9 @@ def application(space: Workspace, guard: Guard) -> Any:
     from starlette.concurrency import run_in_threadpool
     from starlette.middleware import Middleware
     from starlette.middleware.base import BaseHTTPMiddleware
-    from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
-    from starlette.routing import Route
+    from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
 
     def progress(_: Any) -> Any:
         stage, share = (space.job.stage, space.job.share) if space.job else ("", None)
@@ -116,22 +113,17 @@ def application(space: Workspace, guard: Guard) -> Any:
         form = await _form(request)
         await run_in_threadpool(space.act, step, action, form)
         if action == "try":
-            lines = [space.problem.message] if space.problem else space.warnings
+            lines = [space.problem["message"]] if space.problem else space.warnings
             return JSONResponse({"problem": " ".join(lines)})
-        step = "release" if action == "choose" else step
         place = f"#column-{form['changed']}" if "changed" in form else ""
         return RedirectResponse(f"/{step}{place}" if step in STEPS else "/data", status_code=303)
-
-    def static(request: Any) -> Any:
-        path, kind = _STATIC.get(request.path_params["name"], (_FOLDER / "absent", ""))
-        return FileResponse(path, media_type=kind) if kind else _absent()
 
     def document(request: Any) -> Any:
         return _document(space, request.path_params["name"])
 
     routes = [
         Route("/progress", progress),
-        Route("/static/{name}", static),
+        Mount("/static", StaticFiles(directory=_FOLDER / "static", packages=[_STYLE])),
         Route("/file/{name}", document),
         Route("/{step}/{action}", act, methods=["POST"]),
         Route("/{step}", show),

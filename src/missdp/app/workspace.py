@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from missdp.app.jobs import Document, Job, shown
-from missdp.app.schema_rows import Form, SchemaRows
-from missdp.errors import MissDPError, OutputError, ParameterError, SchemaError, replacing
+from missdp.app.schema_rows import Form, edited
+from missdp.errors import MissDPError, OutputError, ParameterError
 from missdp.files import write_atomically
+from missdp.schema.edits import SchemaText
 
 STEPS = ("data", "schema", "plan", "release", "look")
 GRID = "0.25,0.5,1,2,4"  # budgets of a plan
@@ -55,15 +56,6 @@ ACTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Problem:
-    """An error of a step: its message with the remedy, and all that was charged."""
-
-    step: str
-    message: str
-    released: tuple[str, ...] = ()
-
-
 class Workspace:
     """The five steps of one page.
 
@@ -88,16 +80,16 @@ class Workspace:
         self.forms["data"] = {"data": data}
         self.forms["release"] = {"ledger": ledger, "account": account}
         self.commands: dict[str, dict[str, str]] = {step: {} for step in STEPS}
-        self.problem: Problem | None = None
+        self.problem: Document = {}  # the step, the message, and all that was charged
         self.notice, self.warnings = "", list[str]()
         self.job: Job | None = None
         # Documents of the last commands by action, with the words and the file of the command.
         self.results: dict[str, Document] = {}
         self.answers: list[Document] = []
-        self.schema: SchemaRows | None = None
+        self.schema = SchemaText("")
         self.version = 0  # number of changes of the schema
         self.typed: Form = {}  # the form of the schema, if it is not saved
-        self.stored: tuple[Path, str] | None = None  # the last file that was read or written
+        self.stored: tuple[Path | None, str] = (None, "")  # the last file, read or written
         if schema is not None:
             self.on_schema_load({"path": str(schema)})
 
@@ -111,19 +103,17 @@ class Workspace:
     @property
     def saved(self) -> Path | None:
         """The file with the present schema, or None if the schema is not saved."""
-        if self.schema is None or self.stored is None or self.stored[1] != self.schema.toml:
-            return None
-        return self.stored[0]
+        return self.stored[0] if self.stored[1] == self.schema.toml else None
 
     def refresh(self) -> None:
         """Read the schema again if another program changed its file."""
         with self.lock:
             try:
-                if self.stored and self.saved and _text(self.saved) != self.stored[1]:
+                if self.saved and SchemaText.of_file(self.saved).toml != self.stored[1]:
                     self.on_schema_load({"path": str(self.saved)})
             except MissDPError as error:
-                self.stored = None
-                self.problem = Problem("schema", f"The schema file was changed. {error}")
+                self.stored = (None, "")
+                self.problem = {"step": "schema", "message": f"The file was changed. {error}"}
 
     @property
     def stem(self) -> str:
@@ -138,7 +128,7 @@ class Workspace:
 
     def obstacles(self) -> list[str]:
         """Return the reasons why the schema would stop a release."""
-        return [] if self.schema is None else _obstacles(self.schema)
+        return list(_obstacles(self.schema)) if self.schema.toml else []
 
     def act(self, step: str, action: str, form: Form) -> None:
         """Run an action of the page. An error becomes the problem of the step."""
@@ -150,16 +140,26 @@ class Workspace:
                     return
                 if self.is_busy:
                     raise ParameterError("another command is running. Wait for its end.")
-                self.notice, self.warnings, self.problem = "", [], None
-                method = getattr(self, f"on_{step}_{action}", None)
-                if method is None and key not in ACTIONS:
+                self.notice, self.warnings, self.problem = "", [], {}
+                self._keep(step, form)
+                if method := getattr(self, f"on_{step}_{action}", None):
+                    method(form)
+                elif key in ACTIONS:
+                    self._run(key, form)
+                elif action != "keep":
                     raise ParameterError("there is no such action. Reload the page.")
-                if step != "schema" and step in self.forms:
-                    old = {k: v for k, v in self.forms[step].items() if k not in _FLAGS}
-                    self.forms[step] = old | dict(form)
-                _ = method(form) if method is not None else self._run(key, form)
             except MissDPError as error:
-                self.problem = Problem(step, str(error))
+                self.problem = {"step": step, "message": str(error)}
+
+    def _keep(self, step: str, form: Form) -> None:
+        """Keep the texts of a form, so that the page shows them again."""
+        if step in self.forms:
+            old = {name: text for name, text in self.forms[step].items() if name not in _FLAGS}
+            self.forms[step] = old | dict(form)
+        if "version" in form:
+            if form["version"] != str(self.version):
+                raise ParameterError("another tab changed the schema. It is shown now. Edit it.")
+            self.typed = form
 
     def _run(self, key: str, form: Form) -> None:
         """Run the command of a form."""
@@ -189,8 +189,7 @@ class Workspace:
             with self.lock:
                 self.warnings = document.get("warnings", [])
                 if "error" in document and "data_fits" not in document:
-                    error = document["error"]
-                    self.problem = Problem(step, error["message"], tuple(error["released"]))
+                    self.problem = {"step": step, **document["error"]}
                     return
                 file = words[words.index("--output") + 1 if "--output" in words else 1]
                 self.results[key] = {**document, "command": words, "file": Path(file)}
@@ -208,79 +207,59 @@ class Workspace:
     # Data and schema
 
     def on_data_read(self, form: Form) -> None:
-        """Draft a schema from the rows, or read a schema file."""
+        """Draft a schema from the rows."""
         self.forms["data"]["data"] = (form.get("pick") or form.get("data", "")).strip()
-        path = form.get("schema", "").strip()
-        _ = self.on_schema_load({"path": path}) if path else self._run("data/read", form)
+        self._run("data/read", form)
 
     def after_data_read(self, document: Document) -> None:
         """Show the draft."""
-        self.stored = None
-        self._set_schema(SchemaRows(document["toml"], f"{self.stem}.toml"))
+        self.stored = (None, "")
+        self._set_schema(SchemaText(document["toml"], f"{self.stem}.toml"))
         drafted, unread = len(document["attributes"]), len(document["ignored"])
-        self.notice = (
-            f"{drafted + unread} columns. Drafted: {drafted}. Never read, unless you change "
-            f"that: {unread}."
-        )
+        self.notice = f"Columns: {drafted + unread}. Never read, unless you change that: {unread}."
 
-    def _set_schema(self, rows: SchemaRows) -> None:
+    def _set_schema(self, text: SchemaText) -> None:
         """Set a schema that is valid."""
-        self.warnings = rows.checked[1]
-        self.version += len(rows.rows) > 0
-        self.schema, self.typed = rows, {}
+        self.warnings = text.checked[1]
+        self.version += len(text.tables)
+        self.schema, self.typed = text, {}
         self._forget("schema/check", "plan/make", "release/state")
-
-    def _checked(self, form: Form) -> SchemaRows:
-        """Return the schema. Raise an error if another tab has changed it."""
-        if self.schema is None:
-            raise ParameterError("there is no schema yet. Read the data in step 1.")
-        if form.get("version", str(self.version)) != str(self.version):
-            raise ParameterError("another tab changed the schema. It is shown now. Edit it again.")
-        return self.schema
-
-    def on_schema_kind(self, form: Form) -> None:
-        """Keep a form that is being typed, such as the fields of another kind of column."""
-        self._checked(form)
-        self.typed = form
 
     def on_schema_try(self, form: Form) -> None:
         """Check a form that is being typed. It is not lost if another step is opened."""
-        self.on_schema_kind(form)
-        rows = self._checked(form).edited(form)
-        self.warnings = rows.checked[1]
-        self.typed = {} if rows.toml == self._checked(form).toml else form
+        text = edited(self.schema, form)
+        self.typed = {} if text.toml == self.schema.toml else form
+        self.warnings = text.checked[1]
 
     def on_schema_save(self, form: Form) -> None:
         """Write the schema to a file, from which all later steps read it."""
-        self.on_schema_kind(form)
-        rows = self._checked(form)
-        text = form.get("toml", "").replace("\r\n", "\n")
-        self._set_schema(replace(rows, toml=text) if text else rows.edited(form))
-        rows, path = self._checked({}), Path(form.get("path", "").strip() or rows.name)
+        toml, tables = form.get("toml", "").replace("\r\n", "\n"), self.schema.tables
+        self._set_schema(replace(self.schema, toml=toml) if toml else edited(self.schema, form))
+        path = Path(form.get("path", "").strip() or self.schema.name)
         if path.suffix != ".toml":
             raise ParameterError("the schema file must end in .toml.")
         # A file is replaced without a question if it is as this page has read or written it.
-        is_ours = self.stored is not None and path == self.stored[0] and path.exists()
-        again = "overwrite" in form or (is_ours and self.stored == (path, _text(path)))
+        is_ours = path.exists() and self.stored == (path, SchemaText.of_file(path).toml)
+        again = is_ours or "overwrite" in form
         if path.exists() and not again:
             raise OutputError(f"{str(path)!r} exists. Tick the box to replace it.")
-        write_atomically(path, rows.toml.encode("utf-8"), overwrite=again)
-        self.schema, self.stored = replace(rows, name=str(path)), (path, rows.toml)
+        write_atomically(path, self.schema.toml.encode("utf-8"), overwrite=again)
+        self.schema, self.stored = replace(self.schema, name=str(path)), (path, self.schema.toml)
         self.notice = f"Saved {path}."
-        self.commands["schema"]["schema check"] = shown(["schema", "check", str(path)])
+        for new, old in zip(self.schema.tables, tables, strict=False):
+            if words := new.words_from(old):
+                self.commands["schema"][new.name] = shown(["schema", "set", str(path), *words])
 
     def on_schema_load(self, form: Form) -> None:
         """Read the schema from a file."""
         path = Path(form.get("path", "").strip())
-        text = _text(path)
-        self._set_schema(SchemaRows(text, str(path)))
-        self.stored, self.notice = (path, text), f"Read {path}."
+        self._set_schema(SchemaText.of_file(path))
+        self.stored, self.notice = (path, self.schema.toml), f"Read {path}."
 
     def _schema(self) -> list[str]:
         """Return the file of the schema."""
-        self._checked({})
         if self.typed or self.saved is None:
-            raise ParameterError("step 2 has changes that are not saved. Save the schema there.")
+            raise ParameterError("the schema is not saved yet. Save it in step 2.")
         return [str(self.saved)]
 
     def _data(self) -> list[str]:
@@ -293,15 +272,8 @@ class Workspace:
 
     # Plan and release
 
-    def on_plan_choose(self, form: Form) -> None:
-        """Take the epsilon of the plan for the release."""
-        names = ("method", "delta", "strategy")
-        self.forms["release"] |= {name: self.forms["plan"].get(name, "") for name in names}
-        self.forms["release"]["epsilon"] = form.get("chosen", "1")
-
-    def after_release_account(self, document: Document) -> None:
+    def after_release_account(self, _: Document) -> None:
         """Show the new account."""
-        del document
         self._run("release/show", self.forms["release"])
 
     def on_release_confirm(self, form: Form) -> None:
@@ -321,9 +293,8 @@ class Workspace:
         self.notice = f"Released: {document['model']}. Go on with step 5."
         self._run("look/open", {"model": document["model"]})
 
-    def after_look_open(self, document: Document) -> None:
+    def after_look_open(self, _: Document) -> None:
         """Look at a model. Results of another model are forgotten."""
-        del document
         self.answers = []
         self._forget("look/rows", "look/dossier", "look/compare")
 
@@ -339,15 +310,8 @@ class Workspace:
 
 
 @lru_cache(maxsize=2)
-def _obstacles(schema: SchemaRows) -> list[str]:
+def _obstacles(text: SchemaText) -> tuple[str, ...]:
     """Return the reasons why a schema would stop a release. The last schemas are remembered."""
     from missdp.governance.obstacles import release_obstacles
 
-    return list(release_obstacles(schema.checked[0]))
-
-
-def _text(path: Path) -> str:
-    """Return the text of a schema file."""
-    unreadable = SchemaError(f"cannot read {str(path)!r}. Check the path.")
-    with replacing(OSError, ValueError, by=unreadable):
-        return path.read_text(encoding="utf-8-sig")
+    return tuple(release_obstacles(text.checked[0]))
