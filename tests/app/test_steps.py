@@ -208,7 +208,7 @@ def test_kind_of_a_person_becomes_the_unit(ready, space):
     unit = space.schema.checked[0].unit
     assert (unit.column, unit.max_rows) == ("remarks", 3)
     edit(ready, "remarks", {"kind": "ignore"})
-    assert space.problem == {}
+    assert space.problem["message"] == ""
     assert space.schema.checked[0].unit is None
     assert space.schema.checked[0].ignore == ("remarks",)
 
@@ -264,7 +264,7 @@ def test_a_form_of_an_old_tab_is_refused(ready, space):
 
 def test_from_schema_to_dossier_as_on_the_command_line(ready, space, folder):
     shown = ready.do("schema", "check")
-    assert space.problem == {}
+    assert space.problem["message"] == ""
     assert "The data fit the schema" in shown
     shown = ready.do("plan", "make", rows="400", epsilon="1, 2", mean="age")
     assert "Take ε = 2" in shown
@@ -296,7 +296,7 @@ def test_from_schema_to_dossier_as_on_the_command_line(ready, space, folder):
     assert ready.send("GET", "/file/dossier", Origin="").status == 200
     assert "to" in ready.do("look", "estimate", question="mean(age) by smoker")
     ready.do("look", "estimate", question="nowhere(age)")
-    assert "nowhere" in space.problem.message
+    assert "nowhere" in space.problem["message"]
     ready.do("look", "compare")
     answer = ready.send("GET", "/file/curator", Origin="")
     assert "CURATOR ONLY" in answer.text

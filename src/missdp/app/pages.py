@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from missdp.app.jobs import shown
-from missdp.app.schema_rows import FIELDS, FIRST, KINDS, RULES, TICKS, form_part, texts
+from missdp.app.schema_rows import FIELDS, KINDS, LATER, RULES, TICKS, form_part, texts
 from missdp.app.workspace import GRID, STEPS, Workspace
 from missdp.errors import import_optional
+from missdp.schema.edits import SchemaText
 from missdp.session.strategies import STRATEGIES
 
 _METHODS = ("all-pairs", "aim", "mst", "privbayes", "kamino")
@@ -33,7 +34,7 @@ def _environment() -> Any:
     made.filters["prose"] = lambda text: re.sub(r"(?<![.:])\n(?!- )\s*", " ", text)
     made.globals |= {"steps": STEPS, "grid": GRID, "kinds": KINDS, "fields": FIELDS, "ticks": TICKS}
     made.globals["words"] = {kind: facts[0] for kind, facts in KINDS.items() if kind != "file"}
-    made.globals |= {"rules": RULES, "firsts": FIRST}
+    made.globals |= {"rules": RULES, "later": LATER}
     automatic = {"": "automatic"}
     made.globals["methods"] = automatic | {name: name for name in _METHODS}
     made.globals["strategies"] = automatic | {name: name for name in STRATEGIES}
@@ -48,8 +49,17 @@ def page(space: Workspace, step: str) -> str:
         parts = [(k, one, texts(one, form_part(space.typed, k))) for k, one in enumerate(tables)]
         context: dict[str, Any] = {"space": space, "step": step, "rows": parts}
         context |= {"folder": Path.cwd(), "results": defaultdict(dict, space.results)}
-        context["obstacles"] = space.obstacles() if step in ("schema", "release") else []
+        if step in ("schema", "release"):
+            context["obstacles"] = _obstacles(space.schema)
         return str(_environment().get_template("page.html").render(context))
+
+
+@lru_cache(maxsize=2)
+def _obstacles(text: SchemaText) -> list[str]:
+    """Return the reasons why a schema would stop a release. The last schemas are remembered."""
+    from missdp.governance.obstacles import release_obstacles
+
+    return list(release_obstacles(text.checked[0])) if text.toml else []
 
 
 def _digits(value: float | None) -> str:

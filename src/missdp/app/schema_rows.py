@@ -32,7 +32,8 @@ KINDS = {
     "file": ("format of the file", "more", "decimal = ','"),
 }
 """Kinds of tables of a schema: words, the facts in the form, and an example of further facts."""
-FIRST = ("levels", "lower", "upper", "integer", "format", "max_levels", "nullable", "missing_codes")
+LATER = {*_CODES, "outside", "label", "more", "if_missing", "counts_as"} - {"missing_codes"}
+"""Facts whose fields are shown on request."""
 TICKS = ("integer", "nullable")
 
 

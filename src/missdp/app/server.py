@@ -36,6 +36,13 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_FILES = {
+    "rows": "look/rows",
+    "model": "look/open",
+    "curator": "look/compare",
+    "report": "look/dossier",
+    "dossier": "look/dossier",
+}
 _MAX_BYTES = 2**24  # bytes of a form
 
 
@@ -113,8 +120,8 @@ def application(space: Workspace, guard: Guard) -> Any:
         form = await _form(request)
         await run_in_threadpool(space.act, step, action, form)
         if action == "try":
-            lines = [space.problem["message"]] if space.problem else space.warnings
-            return JSONResponse({"problem": " ".join(lines)})
+            lines = [space.problem["message"], *space.warnings]
+            return JSONResponse({"problem": " ".join(filter(None, lines))})
         place = f"#column-{form['changed']}" if "changed" in form else ""
         return RedirectResponse(f"/{step}{place}" if step in STEPS else "/data", status_code=303)
 
@@ -142,21 +149,14 @@ async def _form(request: Any) -> dict[str, str]:
     return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
-def _absent() -> Any:
-    from starlette.responses import PlainTextResponse
-
-    return PlainTextResponse("missdp: there is no such file yet.\n", 404)
-
-
 def _document(space: Workspace, name: str) -> Any:
     """Return the response with a file of the release, or with the private comparison."""
-    from starlette.responses import FileResponse, HTMLResponse, Response
+    from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 
-    key = {"report": "dossier", "curator": "compare", "model": "open"}.get(name, name)
-    result, inline = space.results.get(f"look/{key}"), {"content-security-policy": _FRAMES}
-    inline["content-security-policy"] += _DOCUMENT
+    result = space.results.get(_FILES.get(name, ""))
+    inline = {"content-security-policy": _FRAMES + _DOCUMENT}
     if result is None:
-        return _absent()
+        return PlainTextResponse("missdp: there is no such file yet.\n", 404)
     if name == "curator":
         return HTMLResponse(result["html"], headers=inline)
     path = result["file"]

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ _DATA = re.compile(
 _MAX_FILES = 40  # listed files of the folder
 _FLAGS = ("no-header", "overwrite", "keep-missing")
 _REPEATED = ("missing-rate", "mean")
+_FINE: Document = {"step": "", "message": ""}  # no problem
 _FIT = "epsilon output overwrite ledger account purpose method strategy delta public-rows"
 
 
@@ -80,7 +80,7 @@ class Workspace:
         self.forms["data"] = {"data": data}
         self.forms["release"] = {"ledger": ledger, "account": account}
         self.commands: dict[str, dict[str, str]] = {step: {} for step in STEPS}
-        self.problem: Document = {}  # the step, the message, and all that was charged
+        self.problem = _FINE  # the step, the message, and all that was charged
         self.notice, self.warnings = "", list[str]()
         self.job: Job | None = None
         # Documents of the last commands by action, with the words and the file of the command.
@@ -126,10 +126,6 @@ class Workspace:
         data = (name for name in names if _DATA.search(name))
         return sorted(name for name in data if f"{name}.synthetic.json" not in names)[:_MAX_FILES]
 
-    def obstacles(self) -> list[str]:
-        """Return the reasons why the schema would stop a release."""
-        return list(_obstacles(self.schema)) if self.schema.toml else []
-
     def act(self, step: str, action: str, form: Form) -> None:
         """Run an action of the page. An error becomes the problem of the step."""
         key = f"{step}/{action}"
@@ -140,7 +136,7 @@ class Workspace:
                     return
                 if self.is_busy:
                     raise ParameterError("another command is running. Wait for its end.")
-                self.notice, self.warnings, self.problem = "", [], {}
+                self.notice, self.warnings, self.problem = "", [], _FINE
                 self._keep(step, form)
                 if method := getattr(self, f"on_{step}_{action}", None):
                     method(form)
@@ -163,16 +159,11 @@ class Workspace:
 
     def _run(self, key: str, form: Form) -> None:
         """Run the command of a form."""
-        action, typed = ACTIONS[key], {"model": form.get("model"), "question": form.get("question")}
-        words = []
+        action, words = ACTIONS[key], list[str]()
         for word in action.words.split():
             name = word.strip("{}")
-            if name == word:
-                words.append(word)
-            elif name in typed:
-                words.append((typed[name] or "").strip())
-            else:
-                words += getattr(self, f"_{name}")()
+            known = getattr(self, f"_{name}", lambda name=name: [form.get(name, "").strip()])
+            words += [word] if name == word else known()
         for name in action.options.split():
             option, text = f"--{name.removeprefix('total-')}", form.get(name, "").strip()
             for one in re.split(r"[,\n]", text) if name in _REPEATED else [text]:
@@ -184,6 +175,7 @@ class Workspace:
     def _start(self, key: str, words: list[str], printed: list[str]) -> None:
         """Run a command, and show it as a person types it."""
         step = key.partition("/")[0]
+        self._forget(key)
 
         def done(document: Document) -> None:
             with self.lock:
@@ -307,11 +299,3 @@ class Workspace:
         if "look/open" not in self.results:
             raise ParameterError("there is no release yet. Make one in step 4, or open a model.")
         return [str(self.results["look/open"]["file"])]
-
-
-@lru_cache(maxsize=2)
-def _obstacles(text: SchemaText) -> tuple[str, ...]:
-    """Return the reasons why a schema would stop a release. The last schemas are remembered."""
-    from missdp.governance.obstacles import release_obstacles
-
-    return tuple(release_obstacles(text.checked[0]))

@@ -118,7 +118,7 @@ class FileTable:
 
     def words_from(self, old: FileTable) -> list[str]:
         """Return the words of ``missdp schema set`` that change another table to this table."""
-        facts = {name: None for name in old.further} | self.further
+        facts = dict.fromkeys(old.further) | self.further
         facts = {name: fact for name, fact in facts.items() if fact != old.further.get(name)}
         words = [f"kind={self.kind}"] * (self.kind != old.kind)
         for name, fact in facts.items():

@@ -30,13 +30,14 @@ function slide() {
 }
 
 document.documentElement.className = "scripted";
-document.addEventListener("input", (event) => {
-  const one = event.target;
-  if (one.id === "slider") slide();
-  else if (one.name.endsWith(".kind")) one.closest(".grid").querySelector("button").click();
-  else if (one.form.action.endsWith("/schema/save")) {
-    clearTimeout(timer);
-    timer = setTimeout(check, 400, one.form);
+document.addEventListener("change", ({ target }) => {
+  if (target.name.endsWith(".kind")) target.closest(".grid").querySelector("button").click();
+});
+document.addEventListener("input", ({ target }) => {
+  if (target.id === "slider") slide();
+  clearTimeout(timer);
+  if (target.form && target.form.action.endsWith("/schema/save")) {
+    timer = setTimeout(check, 400, target.form);
   }
 });
 if ($("main").dataset.running === "1") setInterval(poll, 400);
