@@ -169,7 +169,7 @@ def test_from_csv_to_dossier(opened, browser, folder):
     assert {"people.model.json", "people.synthetic.csv", "people-dossier"} <= {*os.listdir()}
     browser.get(page.root + "file/report")
     assert "synthetic data" in browser.title
-    browser.get(page.root + "file/curator")
+    browser.get(page.root + "file/compare")
     assert browser.title.startswith("CURATOR ONLY")
     severe = [one for one in browser.get_log("browser") if one["level"] == "SEVERE"]
     assert severe == []
@@ -187,14 +187,14 @@ def test_a_wrong_schema_is_mended_in_its_row(opened, browser):
     page.press("Go on")
     age = column(browser, "age")
     page.type(f"{age}.upper", "5")
-    page.until("attribute 'age'", "#check")  # while it is typed
+    page.until("attribute 'age'", "#state")  # while it is typed
     page.press("Save the schema")
     alert = page.one("[role=alert]")
     assert "'age'" in alert.text
     assert browser.switch_to.active_element == alert
     assert page.one(f"[name='{age}.upper']").get_attribute("value") == "5"
     page.type(f"{age}.upper", "120")
-    page.until("No error", "#check")
+    page.until("No error", "#state")
     page.press("Save the schema")
     assert browser.find_elements("css selector", "[role=alert]") == []
 
@@ -227,7 +227,7 @@ def test_what_is_typed_is_not_lost_in_another_step(opened, browser):
     page.press("Go on")
     age = column(browser, "age")
     page.type(f"{age}.public", "question 3")
-    page.until("No error", "#check")
+    page.until("No error", "#state")
     page.go("plan")
     page.go("schema")
     assert page.one(f"[name='{age}.public']").get_attribute("value") == "question 3"

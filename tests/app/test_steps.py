@@ -298,7 +298,7 @@ def test_from_schema_to_dossier_as_on_the_command_line(ready, space, folder):
     ready.do("look", "estimate", question="nowhere(age)")
     assert "nowhere" in space.problem["message"]
     ready.do("look", "compare")
-    answer = ready.send("GET", "/file/curator", Origin="")
+    answer = ready.send("GET", "/file/compare", Origin="")
     assert "CURATOR ONLY" in answer.text
     assert "sandbox" in answer.getheader("Content-Security-Policy")
     texts = [p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "people.csv"]

@@ -22,7 +22,7 @@ from missdp.app.workspace import STEPS, Workspace
 from missdp.errors import OutputError, import_optional, replacing
 
 HOST = "127.0.0.1"
-_FOLDER = Path(__file__).parent
+_STATIC = Path(__file__).parent / "static"
 _STYLE = ("missdp", "governance/templates")  # the style of reports
 _FRAMES = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; img-src data:; "
 _POLICY = "script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'"
@@ -35,13 +35,6 @@ _HEADERS = {
     "referrer-policy": "same-origin",  # without a referrer, forms have no origin
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-}
-_FILES = {
-    "rows": "look/rows",
-    "model": "look/open",
-    "curator": "look/compare",
-    "report": "look/dossier",
-    "dossier": "look/dossier",
 }
 _MAX_BYTES = 2**24  # bytes of a form
 
@@ -122,16 +115,13 @@ def application(space: Workspace, guard: Guard) -> Any:
         if action == "try":
             lines = [space.problem["message"], *space.warnings]
             return JSONResponse({"problem": " ".join(filter(None, lines))})
-        place = f"#column-{form['changed']}" if "changed" in form else ""
-        return RedirectResponse(f"/{step}{place}" if step in STEPS else "/data", status_code=303)
-
-    def document(request: Any) -> Any:
-        return _document(space, request.path_params["name"])
+        place = f"column-{form['changed']}" if "changed" in form else action
+        return RedirectResponse(f"/{step if step in STEPS else 'data'}#{place}", status_code=303)
 
     routes = [
         Route("/progress", progress),
-        Mount("/static", StaticFiles(directory=_FOLDER / "static", packages=[_STYLE])),
-        Route("/file/{name}", document),
+        Mount("/static", StaticFiles(directory=_STATIC, packages=[_STYLE])),
+        Route("/file/{name}", lambda request: _document(space, request.path_params["name"])),
         Route("/{step}/{action}", act, methods=["POST"]),
         Route("/{step}", show),
         Route("/", show),
@@ -141,23 +131,21 @@ def application(space: Workspace, guard: Guard) -> Any:
 
 async def _form(request: Any) -> dict[str, str]:
     """Return the fields of a form. A file is never sent, so the form is short."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MAX_BYTES:
-            return {}
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    if int(request.headers.get("content-length", _MAX_BYTES + 1)) > _MAX_BYTES:
+        return {}
+    text = (await request.body()).decode("utf-8", "replace")
+    return dict(parse_qsl(text, keep_blank_values=True))
 
 
 def _document(space: Workspace, name: str) -> Any:
     """Return the response with a file of the release, or with the private comparison."""
     from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 
-    result = space.results.get(_FILES.get(name, ""))
+    result = space.results.get("look/dossier" if name == "report" else f"look/{name}")
     inline = {"content-security-policy": _FRAMES + _DOCUMENT}
     if result is None:
         return PlainTextResponse("missdp: there is no such file yet.\n", 404)
-    if name == "curator":
+    if name == "compare":
         return HTMLResponse(result["html"], headers=inline)
     path = result["file"]
     if name == "report":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -185,7 +184,6 @@ class Workspace:
                     return
                 file = words[words.index("--output") + 1 if "--output" in words else 1]
                 self.results[key] = {**document, "command": words, "file": Path(file)}
-                after: Callable[..., None] | None
                 if after := getattr(self, f"after_{key.replace('/', '_')}", None):
                     after(document)
 

@@ -7,7 +7,7 @@ let timer = 0;
 async function poll() {
   try {
     const state = await (await fetch("/progress")).json();
-    if (!state.running) location.replace(location.pathname);
+    if (!state.running) location.reload();
     $("#stage").textContent = state.stage;
     const bar = $("#progress progress");
     if (state.done === null) bar.removeAttribute("value"); else bar.value = state.done;
@@ -18,8 +18,8 @@ async function check(form) {
   const body = new URLSearchParams(new FormData(form));
   try {
     const answer = await (await fetch("/schema/try", { method: "POST", body })).json();
-    $("#check").textContent = answer.problem || "Not saved. No error.";
-  } catch { $("#check").textContent = stopped; }
+    $("#state").textContent = answer.problem || "Not saved. No error.";
+  } catch { $("#state").textContent = stopped; }
 }
 
 function slide() {
@@ -40,5 +40,7 @@ document.addEventListener("input", ({ target }) => {
     timer = setTimeout(check, 400, target.form);
   }
 });
+history.scrollRestoration = "manual";  // results have the name of their action in the address
+if ($("[role=alert]")) $("[role=alert]").focus();
 if ($("main").dataset.running === "1") setInterval(poll, 400);
 if ($("#slider")) { $(".slider").hidden = false; slide(); }
