@@ -30,6 +30,9 @@ def _environment() -> Any:
         undefined=jinja2.StrictUndefined,
     )
     made.filters |= {"digits": _digits, "shown": shown}
+    # Drafts advise to edit the file.
+    advice = r"(To protect all|If this column has survey).*"
+    made.filters["advice"] = lambda text: re.sub(advice, "Choose its kind below.", text)
     # Lines that were wrapped for a terminal are joined.
     made.filters["prose"] = lambda text: re.sub(r"(?<![.:])\n(?!- )\s*", " ", text)
     made.globals |= {"steps": STEPS, "grid": GRID, "kinds": KINDS, "fields": FIELDS, "ticks": TICKS}

@@ -102,8 +102,9 @@ def edited(text: SchemaText, form: Form) -> SchemaText:
     for place, table in enumerate(text.tables):
         part = form_part(form, place)
         if "kind" in part:
-            reason = part.get("public", "") or (form.get("reason", "") if table.marks else "")
-            tables[place] = table.changed(part["kind"], _facts(table, part), _line(reason))
+            reason = part.get("public") or (form.get("reason", "") if table.marks else "")
+            facts = _facts(table, part)
+            tables[place] = table.changed(part["kind"], facts, " ".join(reason.split()))
         elif "drop" in part:
             tables[place] = None
     changed = text.with_tables(tables)
@@ -119,11 +120,6 @@ def form_part(form: Form, place: int) -> dict[str, str]:
 def _names(kind: str) -> list[str]:
     """Return the facts of a kind in the form."""
     return KINDS[kind][1].split() if kind in KINDS else []
-
-
-def _line(text: str) -> str:
-    """Return a text in one line."""
-    return " ".join(text.split())
 
 
 def _rule(form: Form) -> dict[str, Any]:

@@ -22,6 +22,8 @@ _DATA = re.compile(
 _MAX_FILES = 40  # listed files of the folder
 _FLAGS = ("no-header", "overwrite", "keep-missing")
 _REPEATED = ("missing-rate", "mean")
+_PLAN = "rows epsilon missing-rate mean mean-weight method strategy delta"
+_ACCOUNT = "ledger account total-epsilon total-delta privacy-measure"
 _FINE: Document = {"step": "", "message": ""}  # no problem
 _FIT = "epsilon output overwrite ledger account purpose method strategy delta public-rows"
 
@@ -40,12 +42,9 @@ class Action(NamedTuple):
 ACTIONS = {
     "data/read": Action("schema init {data} -o -", "encoding no-header", "{stem}.toml"),
     "schema/check": Action("schema check {schema} {data}"),
-    "plan/make": Action("plan {schema}", "rows epsilon missing-rate mean method strategy delta"),
+    "plan/make": Action("plan {schema}", _PLAN),
     "release/show": Action("ledger show", "ledger account"),
-    "release/account": Action(
-        "ledger create --schema {schema}",
-        "ledger account total-epsilon total-delta privacy-measure",
-    ),
+    "release/account": Action("ledger create --schema {schema}", _ACCOUNT),
     "release/state": Action("fit {data} --schema {schema} --dry-run", _FIT),
     "look/open": Action("guarantee {model}"),
     "look/rows": Action("sample {released}", "output rows keep-missing overwrite"),
@@ -154,7 +153,9 @@ class Workspace:
         if "version" in form:
             if form["version"] != str(self.version):
                 raise ParameterError("another tab changed the schema. It is shown now. Edit it.")
-            self.typed = form
+            # Further facts of another kind do not fit.
+            former = f"{form.get('changed')}.more"
+            self.typed = {name: text for name, text in form.items() if name != former}
 
     def _run(self, key: str, form: Form) -> None:
         """Run the command of a form."""

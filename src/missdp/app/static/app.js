@@ -40,7 +40,8 @@ document.addEventListener("input", ({ target }) => {
     timer = setTimeout(check, 400, target.form);
   }
 });
-history.scrollRestoration = "manual";  // results have the name of their action in the address
+// An address has the name of the last action, which is the name of the place of its result.
+if ($(location.hash || "#none")) $(location.hash).scrollIntoView();
 if ($("[role=alert]")) $("[role=alert]").focus();
 if ($("main").dataset.running === "1") setInterval(poll, 400);
 if ($("#slider")) { $(".slider").hidden = false; slide(); }
