@@ -31,9 +31,7 @@ pytestmark = [
 ]
 STEPS = ("data", "schema", "plan", "release", "look")
 LOOKS = [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
-READY = (
-    "return document.readyState == 'complete' && document.querySelector('main').dataset.running"
-)
+READY = "return document.readyState == 'complete' && document.querySelector('main').dataset.running"
 
 
 @pytest.fixture(scope="module")
