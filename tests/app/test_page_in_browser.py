@@ -156,6 +156,7 @@ def test_from_csv_to_dossier(opened, browser, folder):
     page.press("Create the account")
     page.press("State the guarantee")
     assert "differentially private" in page.text
+    assert 0 < page.one(".confirm").rect["y"] - page.scrolled < 450  # it is in view
     page.one("[name=confirmed]").click()
     page.press("Release now")
     page.press("Go on")

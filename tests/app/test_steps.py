@@ -1,8 +1,10 @@
 """The five steps without a browser: each form, its command, and its errors."""
 
+import html
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -187,6 +189,38 @@ def test_numbers_become_categories_with_their_whole_numbers(client, space):
     assert set(age.undeclared) >= {"levels", "nullable"}
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper"), [("1", "99"), ("0.5", ""), ("x", "3"), ("-inf", "inf"), ("3", "1")]
+)
+def test_other_bounds_become_no_levels(client, lower, upper):
+    client.enter()
+    client.do("data", "read", data="people.csv")
+    changes = {"kind": "categorical", "lower": lower, "upper": upper}
+    shown = edit(client, "age", changes, action="keep")
+    assert re.search(r'levels" rows="4" spellcheck="false">\s*</textarea>', shown)
+
+
+def test_further_facts_of_the_former_kind_are_not_kept(client, space):
+    client.enter()
+    client.do("data", "read", data="people.csv")
+    place = re.search(r'id="column-(\d+)"><legend><bdi>age<', client.page("schema"))[1]
+    changes = {"kind": "weight", "more": "step = 2"}
+    edit(client, "age", changes, action="keep", changed=place)
+    edit(client)
+    assert space.schema.checked[0].weight.upper == 90
+
+
+def test_the_commands_of_an_edit_give_the_same_file(ready):
+    before = Path("people.toml").read_text()
+    shown = edit(ready, "age", {"upper": "119", "public": "the law"})
+    after = Path("people.toml").read_text()
+    line = "missdp schema set people.toml age upper=119 --public 'the law'"
+    assert html.unescape(shown).count(line) == 1
+    Path("people.toml").write_text(before)
+    assert main(shlex.split(line)[1:]) == 0
+    assert Path("people.toml").read_text() == after
+
+
 def test_marks_of_the_data_stay_until_a_reason_is_stated(client, space):
     client.enter()
     client.do("data", "read", data="people.csv")
@@ -256,6 +290,18 @@ def test_an_edit_of_the_file_is_an_edit_of_the_page(ready, space):
     assert Schema.from_toml(path)["age"].upper == 96
 
 
+def test_the_text_of_the_file_is_tried_and_not_lost(ready, space):
+    before = space.schema.toml
+    for text, problem in (("nonsense", "not valid TOML"), (before.replace("90", "91"), "")):
+        tried = ready.send("POST", "/schema/try", urlencode({"toml": text, "version": 9999}))
+        assert "another tab" in json.loads(tried.text)["problem"]
+        form = {"toml": text, "version": space.version}
+        tried = ready.send("POST", "/schema/try", urlencode(form))
+        assert problem in json.loads(tried.text)["problem"]
+        assert html.escape(text) in ready.page("schema").replace("&#34;", "&quot;")
+    assert space.schema.toml == before
+
+
 def test_a_form_of_an_old_tab_is_refused(ready, space):
     before = space.schema.toml
     assert "another tab" in edit(ready, version="0", reason="x")
@@ -303,6 +349,13 @@ def test_from_schema_to_dossier_as_on_the_command_line(ready, space, folder):
     assert "sandbox" in answer.getheader("Content-Security-Policy")
     texts = [p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "people.csv"]
     assert not any(b"secret" in text or b"CURATOR ONLY" in text for text in texts)
+
+
+def test_a_statement_that_fails_leaves_no_former_statement(ready, space):
+    assert "Confirm the release" in ready.do("release", "state", epsilon="1", output="m.json")
+    shown = ready.do("release", "state", epsilon="no", output="m.json")
+    assert "--epsilon must be a number" in shown
+    assert "Confirm the release" not in shown
 
 
 def test_a_release_beyond_the_budget_is_refused(ready, space):

@@ -38,9 +38,8 @@ def _environment() -> Any:
     made.globals |= {"steps": STEPS, "grid": GRID, "kinds": KINDS, "fields": FIELDS, "ticks": TICKS}
     made.globals["words"] = {kind: facts[0] for kind, facts in KINDS.items() if kind != "file"}
     made.globals |= {"rules": RULES, "later": LATER}
-    automatic = {"": "automatic"}
-    made.globals["methods"] = automatic | {name: name for name in _METHODS}
-    made.globals["strategies"] = automatic | {name: name for name in STRATEGIES}
+    for name, names in (("methods", _METHODS), ("strategies", STRATEGIES)):
+        made.globals[name] = {"": "automatic"} | {one: one for one in names}
     return made
 
 

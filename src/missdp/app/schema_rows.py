@@ -76,7 +76,7 @@ RULES = {
     "determined": "A column follows from others by a table",
 }
 _EMPTY = "(no code)"  # a kind of missing that may occur and has no code
-_MAX_LEVELS = 50  # numbers that become levels when numbers become categories
+_MAX_LEVELS = 50  # whole numbers that may become levels when the kind becomes a category
 
 
 def texts(table: FileTable, form: Form) -> dict[str, str]:
@@ -90,9 +90,10 @@ def texts(table: FileTable, form: Form) -> dict[str, str]:
     typed = {name: form.get(name, "") for name in stored if name in form or name in TICKS}
     shown = stored | (typed if form else {})
     ends = [read_number(form.get(end, "")) for end in ("lower", "upper")]
-    if shown.get("levels") == "" and None not in ends:
-        low, high = (int(end or 0) for end in ends)
-        shown["levels"] = "\n".join(map(str, range(low, min(high + 1, low + _MAX_LEVELS))))
+    if shown.get("levels") == "" and "integer" in form and None not in ends:
+        low, high = (end or 0.0 for end in ends)
+        if 0 <= high - low < _MAX_LEVELS:
+            shown["levels"] = "\n".join(map(str, range(int(low), int(high) + 1)))
     return shown | {"kind": kind, "public": form.get("public", table.public)}
 
 
@@ -113,8 +114,7 @@ def edited(text: SchemaText, form: Form) -> SchemaText:
 
 def form_part(form: Form, place: int) -> dict[str, str]:
     """Return the fields of one row in the form of the page."""
-    begin = f"{place}."
-    return {name.removeprefix(begin): form[name] for name in form if name.startswith(begin)}
+    return {key.partition(".")[2]: form[key] for key in form if key.startswith(f"{place}.")}
 
 
 def _names(kind: str) -> list[str]:

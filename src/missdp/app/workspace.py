@@ -216,16 +216,21 @@ class Workspace:
         self.schema, self.typed = text, {}
         self._forget("schema/check", "plan/make", "release/state")
 
+    def _edited(self, form: Form) -> SchemaText:
+        """Return the schema of a form, or of the text of its file."""
+        toml = form.get("toml", "").replace("\r\n", "\n")
+        return replace(self.schema, toml=toml) if toml else edited(self.schema, form)
+
     def on_schema_try(self, form: Form) -> None:
         """Check a form that is being typed. It is not lost if another step is opened."""
-        text = edited(self.schema, form)
+        text = self._edited(form)
         self.typed = {} if text.toml == self.schema.toml else form
         self.warnings = text.checked[1]
 
     def on_schema_save(self, form: Form) -> None:
         """Write the schema to a file, from which all later steps read it."""
-        toml, tables = form.get("toml", "").replace("\r\n", "\n"), self.schema.tables
-        self._set_schema(replace(self.schema, toml=toml) if toml else edited(self.schema, form))
+        tables = self.schema.tables
+        self._set_schema(self._edited(form))
         path = Path(form.get("path", "").strip() or self.schema.name)
         if path.suffix != ".toml":
             raise ParameterError("the schema file must end in .toml.")
