@@ -67,7 +67,8 @@ def plan(schema: Path, rows: int, epsilon: str, **declared: Any) -> None:
             progress=progress,
             **given,
         )
-    made = partial(synthesizer_named(chosen), **given)
+    named = {"missing" if name == "strategy" else name: value for name, value in given.items()}
+    made = partial(synthesizer_named(chosen), **named)
     emit(_document(result, facts, made), str(result))
 
 

@@ -212,7 +212,7 @@ def set_(schema: Path, column: str | None, facts: tuple[str, ...], public: str) 
 
     Try:
       missdp schema set patients.toml age lower=0 upper=120 --public "by definition"
-      missdp schema set patients.toml sex kind=categorical "levels=[1, 2]" lower= upper= integer=
+      missdp schema set patients.toml smoker kind=categorical "levels=['no', 'yes']" nullable=true
       missdp schema set patients.toml --public "questionnaire of 2024"
     """
     from missdp.files import write_atomically
