@@ -27,7 +27,7 @@ def edit(client, column=None, changes=(), **fields):
     page, action = client.page("schema"), fields.pop("action", "save")
     form = FormFields.of(page, "/schema/save") | fields
     if column is not None:
-        begin = re.search(rf'id="column-(\d+)"><legend><bdi>{column}<', page)[1]
+        begin = re.search(rf'id="column-(\d+)">\s*<legend><bdi>{column}<', page)[1]
         form |= {f"{begin}.{name}": text for name, text in dict(changes).items()}
         form = {name: text for name, text in form.items() if text is not None}
     return client.do("schema", action, **form)
@@ -203,7 +203,7 @@ def test_other_bounds_become_no_levels(client, lower, upper):
 def test_further_facts_of_the_former_kind_are_not_kept(client, space):
     client.enter()
     client.do("data", "read", data="people.csv")
-    place = re.search(r'id="column-(\d+)"><legend><bdi>age<', client.page("schema"))[1]
+    place = re.search(r'id="column-(\d+)">\s*<legend><bdi>age<', client.page("schema"))[1]
     changes = {"kind": "weight", "more": "step = 2"}
     edit(client, "age", changes, action="keep", changed=place)
     edit(client)
@@ -267,7 +267,7 @@ def test_rules_are_tried_added_and_removed(ready, space):
 
 
 def test_a_form_that_is_typed_is_not_lost_and_stops_later_steps(ready, space):
-    place = re.search(r'id="column-(\d+)"><legend><bdi>age<', ready.page("schema"))[1]
+    place = re.search(r'id="column-(\d+)">\s*<legend><bdi>age<', ready.page("schema"))[1]
     form = FormFields.of(ready.page("schema"), "/schema/save") | {f"{place}.upper": "119"}
     ready.send("POST", "/schema/try", urlencode(form))
     assert f'name="{place}.upper" value="119"' in ready.page("schema")
