@@ -15,7 +15,10 @@ from missdp.datasets import yrbss
 
 TARGET = Path(__file__).parents[1] / "docs" / "img" / "app.png"
 SIZE = {"width": 1000, "height": 1240, "deviceScaleFactor": 1, "mobile": False}
-READY = "return document.querySelector('main').dataset.running === '0' && !sending"
+READY = (
+    "return document.readyState === 'complete'"
+    " && document.querySelector('main').dataset.running === '0'"
+)
 
 
 def drive(url):
@@ -33,6 +36,7 @@ def drive(url):
     time.sleep(1)
     while not browser.execute_script(READY):
         time.sleep(0.2)
+    time.sleep(1)
     browser.execute_script("window.scrollTo(0, 0)")
     browser.save_screenshot(str(TARGET))
     browser.quit()

@@ -335,6 +335,7 @@ EXTRA_OF: Mapping[str, str] = {
     "python_calamine": "excel",
     "sklearn": "learners",
     "starlette": "app",
+    "tomlkit": "app",
     "torch": "neural",
     "uvicorn": "app",
     "xlsxwriter": "excel",

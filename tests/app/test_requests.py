@@ -15,7 +15,7 @@ def test_token_sets_a_strict_cookie_and_leaves_the_address(client):
     assert "samesite=strict" in cookie
 
 
-@pytest.mark.parametrize("path", ["/", "/data", "/progress", "/static/app.js", "/file/curator"])
+@pytest.mark.parametrize("path", ["/", "/data", "/progress", "/static/app.js", "/file/compare"])
 def test_no_request_without_the_token_is_answered(client, path):
     for wrong in (path, f"{path}?token=wrong"):
         answer = client.send("GET", wrong, Origin="")
@@ -67,7 +67,7 @@ def test_every_step_is_shown_and_other_paths_lead_to_the_first(client):
         assert f'<a href="/{step}" aria-current="step">' in client.page(step)
     assert client.send("GET", "/nowhere", Origin="").getheader("Location") == "/data"
     assert client.send("GET", "/static/../server.py", Origin="").status == 404
-    assert client.send("GET", "/file/model", Origin="").status == 404
+    assert client.send("GET", "/file/open", Origin="").status == 404
 
 
 def test_an_unknown_action_is_a_problem(client):
@@ -90,7 +90,7 @@ def test_an_unexpected_error_shows_nothing_private(client, space, monkeypatch, c
 def test_a_form_that_is_too_long_is_not_read(client, space, monkeypatch):
     monkeypatch.setattr("missdp.app.server._MAX_BYTES", 10)
     client.enter()
-    assert "choose a file" in client.do("data", "read", data="people.csv" * 9)
+    assert "Choose a file" in client.do("data", "read", data="people.csv" * 9)
     assert space.job is None
 
 

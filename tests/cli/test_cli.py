@@ -213,6 +213,16 @@ def test_warnings_are_heard_and_in_the_document(folder, run):
     assert (json.loads(out)["warnings"], err) == ([], f"{DELTA}{UNRECORDED}\n")
 
 
+def test_a_plan_states_the_meaning_of_each_budget_for_one_person(folder, run):
+    words = "plan schema.toml --rows 300 --epsilon 1,2 --json"
+    for more in ("", " --strategy observed --method mst", " --delta 1e-7"):
+        code, out, err = run(words + more)
+        assert code == 0, err
+        risks = [one["risk_in_words"] for one in json.loads(out)["planned"]]
+        assert all("probability" in risk for risk in risks)
+        assert risks[0] != risks[1]
+
+
 def test_mostly_noise_is_said_once_by_run_and_in_document(folder, run):
     rng = np.random.default_rng(0)
     levels, names = [*"abcdefgh"], [f"c{i}" for i in range(8)]

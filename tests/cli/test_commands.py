@@ -23,7 +23,8 @@ HEAVY = {
 }  # fmt: skip
 LEAVES = {
     "app",
-    "schema init", "schema import", "schema check", "plan", "fit", "sample", "synthesize", "query",
+    "schema init", "schema import", "schema check", "schema set",
+    "plan", "fit", "sample", "synthesize", "query",
     "estimate", "impute", "guarantee", "evaluate", "publish", "ledger create", "ledger show",
     "ledger log", "ledger verify", "ledger abandon", "demo", "simulate", "price", "version",
 }  # fmt: skip

@@ -10,37 +10,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from missdp.app.child import MARK
 
 Document = dict[str, Any]
-_KINDS = {
-    2: "An option is not valid",
-    3: "The schema or the data do not fit",
-    4: "The budget is too small",
-    5: "A file cannot be written",
-    6: "No guarantee is proven",
-    7: "A package is missing",
-    9: "The ledger cannot be used",
-}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """An error of a step: its kind, its message with the remedy, and all that was charged."""
-
-    step: str
-    kind: str
-    message: str
-    released: tuple[str, ...] = ()
-
-    @classmethod
-    def of_document(cls, step: str, error: Document) -> Problem:
-        """Return the problem of an error document of a command."""
-        kind = _KINDS.get(error["exit_code"], "The command failed")
-        return cls(step, kind, error["message"], tuple(error["released"]))
+_STOPPED = "the command was stopped before its end. A charge of a ledger stays spent."
 
 
 class Job:
@@ -48,33 +23,22 @@ class Job:
 
     Parameters
     ----------
-    step : str
-        The step of the page that started it.
     words : sequence of str
         The words of the command line, without ``missdp``.
-    finish : callable
-        Function that gets the JSON document of a command that succeeds.
-    fail : callable
-        Function that gets the `Problem` of a command that fails.
+    done : callable
+        Function that gets the JSON document of the command. A command that fails has the key
+        ``error`` there.
     """
 
-    def __init__(
-        self,
-        step: str,
-        words: Sequence[str],
-        finish: Callable[[Document], None],
-        fail: Callable[[Problem], None],
-    ) -> None:
-        self.step, self.words = step, tuple(words)
-        self.stage, self.done = "starting", None
-        self._finish, self._fail = finish, fail
+    def __init__(self, words: Sequence[str], done: Callable[[Document], None]) -> None:
+        self.stage, self.share = "starting", None
+        self._done = done
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             [sys.executable, "-m", "missdp.app.child", *words, "--json"],
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
-            text=True,
             encoding="utf-8",
         )
         self._reader = threading.Thread(target=self._read_progress, daemon=True)
@@ -99,23 +63,16 @@ class Job:
     def _read_progress(self) -> None:
         for line in self._process.stderr or ():
             if line.startswith(MARK):  # other lines are in the document, too
-                self.stage, self.done = json.loads(line[1:])
+                self.stage, self.share = json.loads(line[1:])
 
     def _wait(self) -> None:
         with self._process as process:  # closes the pipes at the end
             text = process.stdout.read() if process.stdout else ""
             self._reader.join()
-        code = process.returncode
-        document: Document = {}
+        document: Document = {"error": {"message": _STOPPED, "released": []}}
         with contextlib.suppress(ValueError):
             document = json.loads(text)
-        if code == 0 or (document and "error" not in document):
-            self._finish(document)
-        elif document:
-            self._fail(Problem.of_document(self.step, document["error"]))
-        else:
-            why = "the command was stopped before its end. A charge of a ledger stays spent."
-            self._fail(Problem(self.step, "The command was stopped", why))
+        self._done(document)
 
 
 def shown(words: Sequence[str]) -> str:

@@ -1,240 +1,193 @@
-"""The text of a schema file as rows of a form: one row for each column, and back.
-
-The text is the only state. An edit on the page and an edit in the file are therefore equal. Reasons
-and declarations stand in the comments above the block of a column.
-"""
+"""Rows of the form of a schema: one row for each table of the file, and back to its facts."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+
+import tomli_w
 
 from missdp.errors import SchemaError
-from missdp.schema import Schema
-from missdp.schema.attributes import read_number
+from missdp.schema.attributes import CODE_FIELDS, read_number
+from missdp.schema.edits import FileTable, SchemaText
 from missdp.schema.schema import read_toml
 
-PUBLIC = "Public because: "
-"""The beginning of the comment that states why the facts of a column are public."""
-FILE_ROW = "[file]"
-_CODES = ("missing_codes", "refused", "unknown", "not_asked", "not_applicable")
+Form = Mapping[str, str]
+_CODES = tuple(CODE_FIELDS.values())
+_COMMON = f"nullable {' '.join(_CODES)} outside label more"
+_NUMBERS = "bins = 20, and in other lines spikes = [0, 40] or edges = [0, 18, 65]"
+KINDS = {
+    "categorical": ("categories without an order", f"levels {_COMMON}", 'labels = {1 = "woman"}'),
+    "ordinal": ("categories in an order", f"levels {_COMMON}", 'labels = {1 = "never"}'),
+    "numeric": ("numbers", f"lower upper integer {_COMMON}", _NUMBERS),
+    "date": ("dates", f"lower upper format {_COMMON}", 'step = "month"'),
+    "datetime": ("dates with a time", f"lower upper format {_COMMON}", 'step = "hour"'),
+    "open": ("text: the release finds frequent values", f"max_levels {_COMMON}", 'other = "other"'),
+    "difference": ("time between two dates", "lower upper more", 'later = "out"'),
+    "unit": ("identifier of a person with several rows", "max_rows if_missing counts_as more", ""),
+    "weight": ("survey weight", "upper more", "default = 1"),
+    "key": ("identifier of a row: never read", "", ""),
+    "ignore": ("never read", "", ""),
+    "file": ("format of the file", "more", "decimal = ','"),
+}
+"""Kinds of tables of a schema: words, the facts in the form, and an example of further facts."""
+LATER = {*_CODES, "outside", "label", "more", "if_missing", "counts_as"} - {"missing_codes"}
+"""Facts whose fields are shown on request."""
+TICKS = ("integer", "nullable")
+
+
+class Field(NamedTuple):
+    """A field of the form: its label, a hint, and its shape."""
+
+    label: str
+    hint: str = ""
+    lines: int = 0
+    options: Form | None = None
+
+
+_OUTSIDE = {"": "stop with an error", "missing": "count as missing", "clamp": "take the bound"}
+_NO_ID = {"": "are left out", "refuse": "stop with an error", "own_unit": "are single persons"}
+FIELDS = {
+    "levels": Field("Possible answers, one in a line", lines=4),
+    "lower": Field("Smallest possible value", "A public bound, not the smallest cell."),
+    "upper": Field("Largest possible value", "A public bound, not the largest cell."),
+    "integer": Field("Whole numbers only"),
+    "format": Field("Format of dates", "For example: %d.%m.%Y. Empty: 2024-12-31."),
+    "max_levels": Field("Largest number of values"),
+    "nullable": Field("Cells may be missing"),
+    "missing_codes": Field("Codes for missing", "Separate codes by commas."),
+    "refused": Field("Codes for refused", "The person would not say."),
+    "unknown": Field("Codes for unknown", "The person did not know."),
+    "not_asked": Field("Codes for not asked"),
+    "not_applicable": Field("Codes for not applicable", "There is nothing to ask for."),
+    "outside": Field("Cells outside these facts", options=_OUTSIDE),
+    "label": Field("Description"),
+    "more": Field("Further facts, as in the file", "For example: ", lines=3),
+    "max_rows": Field("Largest number of rows of a person", "A public fact. Noise grows with it."),
+    "if_missing": Field("Rows without an identifier", options=_NO_ID),
+    "counts_as": Field("Rows of a person count as", "Empty, or one: as one row together."),
+}
+"""Facts of the form with their fields."""
+RULES = {
+    "never": "No row has this",
+    "always": "Every row has this",
+    "not_applicable": "Columns have a value only if",
+    "determined": "A column follows from others by a table",
+}
 _EMPTY = "(no code)"  # a kind of missing that may occur and has no code
-_COMMON = ("nullable", *_CODES, "outside", "label")
-_FACTS: dict[str, tuple[str, ...]] = {
-    "categorical": ("levels", *_COMMON),
-    "ordinal": ("levels", *_COMMON),
-    "open": ("max_levels", "other", "nullable", *_CODES, "label"),
-    "numeric": ("lower", "upper", "integer", "step", *_COMMON),
-    "date": ("lower", "upper", "format", *_COMMON),
-    "datetime": ("lower", "upper", "format", *_COMMON),
-    "difference": ("earlier", "later", "lower", "upper", "unit", "outside", "label"),
-    "key": (),
-    "ignore": (),
-    "unit": ("max_rows", "if_missing", "counts_as"),
-    "weight": ("upper", "default"),
-    "file": ("delimiter", "encoding", "decimal", "thousands"),
-}
-"""The facts that the form of each kind of row has. Other facts are edited as text."""
-_ADVICE = {
-    "To protect all rows of a unit": "If a person has several rows, choose the identifier of a "
-    "person below. All rows of a person are then protected together.",
-    "If this column has survey weights": "If it has survey weights, choose that below.",
-}
-_TABLES = ("unit", "weight", "file")
-_BLOCK = re.compile(r"((?:^# .*\n)+)\[\[attribute\]\]\n(name = .*\n)", re.MULTILINE)
-_NOTES = re.compile(r"(?:^#.*\n|^\n)*\Z", re.MULTILINE)
-_DRAFTED = re.compile(r"^# column .*\n(?:^#.*\n)*", re.MULTILINE)  # a private note of a draft
+_MAX_LEVELS = 50  # whole numbers that may become levels when the kind becomes a category
 
 
-@dataclass(frozen=True)
-class Row:
-    """A column in the form: its kind, its facts, its marks and its comments."""
+def texts(table: FileTable, form: Form) -> dict[str, str]:
+    """Return the texts of the form of a table: as typed, or as stored.
 
-    name: str
-    kind: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    marks: tuple[str, ...] = ()
-    comments: tuple[str, ...] = ()
-
-    @property
-    def public(self) -> str:
-        """The reason why the facts are public, or an empty text."""
-        reasons = (line for line in self.comments if line.startswith(PUBLIC))
-        return next(reasons, "").removeprefix(PUBLIC)
-
-    @property
-    def reasons(self) -> list[str]:
-        """The reasons of the draft."""
-        lines = [line for line in self.comments if not line.startswith(PUBLIC)]
-        for begins, advice in _ADVICE.items():  # drafts advise to edit the file
-            lines = [re.sub(f"{begins}.*", advice, line) for line in lines]
-        return lines
-
-    def text(self, name: str) -> str:
-        """Return a fact as the form shows it."""
-        value = self.facts.get(name)
-        if isinstance(value, list):
-            between = "\n" if name == "levels" else ", "
-            return between.join(map(_shown, value)) if value or name == "levels" else _EMPTY
-        return "" if value is None else _shown(value)
+    Whole numbers between typed bounds become levels if the kind becomes a category. So no fact
+    comes from the data that the form did not show.
+    """
+    kind = form.get("kind", table.kind)
+    stored = {name: _text(table, kind, name) for name in _names(kind)}
+    typed = {name: form.get(name, "") for name in stored if name in form or name in TICKS}
+    shown = stored | (typed if form else {})
+    ends = [read_number(form.get(end, "")) for end in ("lower", "upper")]
+    if shown.get("levels") == "" and "integer" in form and None not in ends:
+        low, high = (end or 0.0 for end in ends)
+        if 0 <= high - low < _MAX_LEVELS:
+            shown["levels"] = "\n".join(map(str, range(int(low), int(high) + 1)))
+    return shown | {"kind": kind, "public": form.get("public", table.public)}
 
 
-def facts_of(kind: str) -> tuple[str, ...]:
-    """Return the facts in the form of a kind of row."""
-    return _FACTS.get(kind, ())
+def edited(text: SchemaText, form: Form) -> SchemaText:
+    """Return the file with the facts and rules of the form of the page."""
+    tables: dict[int, FileTable | None] = {}
+    for place, table in enumerate(text.tables):
+        part = form_part(form, place)
+        if "kind" in part:
+            reason = part.get("public") or (form.get("reason", "") if table.marks else "")
+            facts = _facts(table, part)
+            tables[place] = table.changed(part["kind"], facts, " ".join(reason.split()))
+        elif "drop" in part:
+            tables[place] = None
+    changed = text.with_tables(tables)
+    return changed.with_rule(_rule(form)) if form.get("condition", "").strip() else changed
 
 
-@dataclass(frozen=True)
-class SchemaRows:
-    """The text of a schema file, and its parts."""
-
-    toml: str
-    name: str = "schema.toml"
-
-    @cached_property
-    def tables(self) -> dict[str, Any]:
-        """The tables of the file."""
-        return read_toml(self.toml.encode("utf-8"), self.name, SchemaError)
-
-    @cached_property
-    def checked(self) -> tuple[Schema, tuple[str, ...]]:
-        """The schema, and its warnings."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            schema = Schema.from_toml_text(self.toml, name=self.name)
-        return schema, tuple(str(one.message) for one in caught)
-
-    @property
-    def schema(self) -> Schema:
-        """The schema. SchemaError is raised for a text that is not a schema."""
-        return self.checked[0]
-
-    @cached_property
-    def rows(self) -> list[Row]:
-        """The rows of the form: columns, then the facts about all rows."""
-        comments = {
-            tomllib.loads(block[2])["name"]: tuple(line[2:] for line in block[1].splitlines())
-            for block in _BLOCK.finditer(self.toml)
-        }
-        rows = []
-        for table in self.tables.get("attribute", []):
-            facts = {key: value for key, value in table.items() if key not in ("name", "kind")}
-            marks = tuple(facts.pop("undeclared", ()))
-            kind = "open" if facts.get("levels") == "open" else table.get("kind", "")
-            rows.append(Row(table["name"], kind, facts, marks, comments.get(table["name"], ())))
-        rows += [Row(name, "ignore") for name in self.tables.get("ignore", ())]
-        for kind in _TABLES:
-            if kind in self.tables:
-                facts = dict(self.tables[kind])
-                name, marks = facts.pop("column", FILE_ROW), tuple(facts.pop("undeclared", ()))
-                rows.append(Row(name, kind, facts, marks))
-        return rows
-
-    def with_row(self, name: str, form: Mapping[str, str]) -> SchemaRows:
-        """Return the file with the facts of a form in place of the facts of one row."""
-        rows = [_edited(row, form) if row.name == name else row for row in self.rows]
-        return self._with(rows)
-
-    def all_public(self, reason: str) -> SchemaRows:
-        """Return the file with one reason for every row that has marks."""
-        rows = [_declared(row, reason) if row.marks else row for row in self.rows]
-        return self._with(rows)
-
-    def with_rule(self, rule: Mapping[str, Any]) -> SchemaRows:
-        """Return the file with one more rule."""
-        return self._with(self.rows, [*self.tables.get("rule", []), rule])
-
-    def without_rule(self, place: int) -> SchemaRows:
-        """Return the file without a rule."""
-        rules = self.tables.get("rule", [])
-        return self._with(self.rows, rules[:place] + rules[place + 1 :])
-
-    def _with(self, rows: list[Row], rules: list[Any] | None = None) -> SchemaRows:
-        """Return the file with other rows, and with other rules if they are passed."""
-        tables: dict[str, Any] = {k: v for k, v in self.tables.items() if k in ("format", "ledger")}
-        tables["attribute"] = [
-            {"name": row.name, "kind": row.kind, **row.facts, **_mark(row)}
-            for row in rows
-            if row.kind not in _TABLES
-        ]
-        for row in rows:
-            if row.kind in _TABLES:
-                column = {} if row.kind == "file" else {"column": row.name}
-                tables[row.kind] = {**column, **row.facts, **_mark(row)}
-        tables["rule"] = self.tables.get("rule", []) if rules is None else rules
-        notes = _NOTES.search(self.toml)
-        text = notes[0] if notes else ""
-        if not any(row.marks for row in rows):
-            text = _DRAFTED.sub("", text)
-        comments = {row.name: row.comments for row in rows}
-        written = Schema.from_dict(tables).toml_text(comments=comments, notes=text)
-        return SchemaRows(written, self.name)
+def form_part(form: Form, place: int) -> dict[str, str]:
+    """Return the fields of one row in the form of the page."""
+    return {key.partition(".")[2]: form[key] for key in form if key.startswith(f"{place}.")}
 
 
-def _mark(row: Row) -> dict[str, list[str]]:
-    """Return the marks of a row as a field of its table."""
-    return {"undeclared": [*row.marks]} if row.marks else {}
+def _names(kind: str) -> list[str]:
+    """Return the facts of a kind in the form."""
+    return KINDS[kind][1].split() if kind in KINDS else []
 
 
-def _edited(row: Row, form: Mapping[str, str]) -> Row:
-    """Return a row with the facts of a form."""
-    kind = form.get("kind", row.kind)
-    names, facts = facts_of(kind), dict(row.facts)
-    if kind != row.kind:  # facts of the former kind do not fit
-        facts = {name: facts[name] for name in names if name in facts and name in _COMMON}
-    for name in names:
+def _rule(form: Form) -> dict[str, Any]:
+    """Return the table of the rule that is added."""
+    kind, text = form["rule"], form["condition"].strip()
+    if kind == "not_applicable":
+        return {kind: [name.strip() for name in form["names"].split(",")], "unless": text}
+    if kind == "determined":
+        return {kind: form["names"].strip(), **_further(text, "the new rule")}
+    return {kind: text}
+
+
+def _facts(table: FileTable, form: Form) -> dict[str, Any]:
+    """Return the facts of a form. Facts whose text is as stored are as stored."""
+    kind, facts = form["kind"], dict[str, Any]()
+    for name in _names(kind):
         text = form.get(name, "").replace("\r\n", "\n").strip()
-        if text == row.text(name) and kind == row.kind:
-            continue
-        value = _read(name, text, kind)
-        facts.pop(name, None)
-        if value is not None:
-            facts[name] = value
-    marks = tuple(mark for mark in row.marks if mark in facts)
-    if kind in ("key", "ignore"):
-        marks = ("kind",) * bool(row.marks)
-    elif kind in _TABLES[:2]:
-        marks = ()
-    elif kind != row.kind and row.marks:  # the new facts were chosen with the data in view
-        marks = tuple(name for name in names if name in facts)
-    changed = Row(row.name, kind, facts, marks, row.comments)
-    reason = " ".join(form.get("public", "").split())
-    return _declared(changed, reason) if reason else changed
+        is_stored = text == _text(table, kind, name).strip()
+        if name == "more":
+            facts |= _more(table, kind) if is_stored else _further(text, table.name)
+        else:
+            facts[name] = table.facts.get(name) if is_stored else _read(name, text, kind)
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _declared(row: Row, reason: str) -> Row:
-    """Return a row without marks, with the reason why its facts are public."""
-    return Row(row.name, row.kind, row.facts, (), (f"{PUBLIC}{reason}",))
+def _more(table: FileTable, kind: str) -> dict[str, Any]:
+    """Return the facts of a table that have no field of their own."""
+    facts = table.further if kind == table.kind else {}
+    return {name: fact for name, fact in facts.items() if name not in _names(kind)}
+
+
+def _further(text: str, name: str) -> dict[str, Any]:
+    """Return facts that are typed as lines of a schema file."""
+    return read_toml(text.encode("utf-8"), f"the further facts of {name}", SchemaError)
+
+
+def _text(table: FileTable, kind: str, name: str) -> str:
+    """Return a fact of a table as the form of a kind shows it."""
+    if name == "more":
+        return tomli_w.dumps(_more(table, kind))
+    value = table.facts.get(name) if kind == table.kind or name in _COMMON.split() else None
+    if isinstance(value, list):
+        between = "\n" if name == "levels" else ", "
+        return between.join(map(_shown, value)) or _EMPTY * (name != "levels")
+    return "" if value is None or value is False else _shown(value)
 
 
 def _shown(value: Any) -> str:
     """Return a value of a TOML file as the form shows it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+    if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _read(name: str, text: str, kind: str) -> Any:
     """Return the value of a text of the form, or None if the fact is left out."""
-    if name == "levels":
-        lines = [line.strip() for line in text.split("\n") if line.strip()]
-        if {*map(str.lower, lines)} == {"true", "false"}:
-            return [line.lower() == "true" for line in lines]
-        integers = all(re.fullmatch("-?(0|[1-9][0-9]{0,14})", line) for line in lines)
-        return [int(line) for line in lines] if integers and lines else lines
-    if name in ("integer", "nullable"):
+    if name in TICKS:
         return text == "true" or None
-    if name in _CODES:
-        codes = [part.strip() for part in text.split(",") if part.strip()]
-        return [] if text == _EMPTY else [_number(code) for code in codes] or None
-    is_text = kind in ("date", "datetime", "file") or name in ("label", "format", "other")
+    if name in ("levels", *_CODES):
+        parts = [part.strip() for part in re.split("\n" if name == "levels" else ",", text)]
+        parts = [part for part in parts if part and part != _EMPTY]
+        if name in _CODES:
+            return [_number(part) for part in parts] if text else None
+        if {*parts} == {"true", "false"}:
+            return [part == "true" for part in parts]
+        is_integer = all(re.fullmatch("-?(0|[1-9][0-9]{0,14})", part) for part in parts)
+        return [int(part) for part in parts] if is_integer else parts
+    is_text = kind in ("date", "datetime") or name == "label"
     return (text if is_text else _number(text)) if text else None
 
 

@@ -23,21 +23,16 @@ from missdp.errors import OutputError, import_optional, replacing
 
 HOST = "127.0.0.1"
 _STATIC = Path(__file__).parent / "static"
-_SELF = "'self'"
-_POLICY = (
-    f"default-src 'none'; script-src {_SELF}; style-src {_SELF}; img-src data:; "
-    f"connect-src {_SELF}; form-action {_SELF}; frame-ancestors 'none'; base-uri 'none'"
-)
+_STYLE = ("missdp", "governance/templates")  # the style of reports
+_FRAMES = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; img-src data:; "
+_POLICY = "script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'"
 # Documents with inline style. They run in no origin, so that they cannot use the page.
-_DOCUMENT = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
-    "frame-ancestors 'none'; base-uri 'none'; sandbox allow-scripts"
-)
+_DOCUMENT = "style-src 'unsafe-inline'; script-src 'unsafe-inline'; sandbox allow-scripts"
 _HEADERS = {
     "cache-control": "no-store",
-    "content-security-policy": _POLICY,
+    "content-security-policy": _FRAMES + _POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # without a referrer, forms have no origin
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -45,48 +40,37 @@ _MAX_BYTES = 2**24  # bytes of a form
 
 
 class Guard:
-    """ASGI application that checks each request before the page gets it.
+    """Check of each request before the page gets it.
 
     Parameters
     ----------
-    app : ASGI application
-        The page.
     port : int
         The port of the server.
     token : str
         The secret of the address and of the cookie.
     """
 
-    def __init__(self, app: Any, port: int, token: str) -> None:
-        self._app, self._token = app, token
-        self._host, self._cookie = f"{HOST}:{port}", f"missdp-{port}"
+    def __init__(self, port: int, token: str) -> None:
+        self._host, self._cookie, self._token = f"{HOST}:{port}", f"missdp-{port}", token
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
-        from starlette.requests import Request
+    async def __call__(self, request: Any, answer: Any) -> Any:
+        """Return the response of the page, or a refusal. Both get the headers of the page."""
         from starlette.responses import PlainTextResponse, RedirectResponse
 
-        async def send_guarded(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                present = {name.lower() for name, _ in message["headers"]}
-                added = [(k.encode(), v.encode()) for k, v in _HEADERS.items()]
-                message["headers"] += [pair for pair in added if pair[0] not in present]
-            await send(message)
-
-        if scope["type"] != "http":
-            return
-        request, answer = Request(scope), self._app
-        token = request.query_params.get("token", "")
+        response: Any
         if refusal := self._refusal(request):
-            answer = PlainTextResponse(f"missdp: {refusal}\n", status_code=403)
-        elif request.method == "GET" and self._is_token(token):
-            answer = RedirectResponse(request.url.path, status_code=303)
-            answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
-        try:
-            await answer(scope, receive, send_guarded)
-        except Exception:  # noqa: BLE001 - no text or traceback may quote a private cell
-            failed = PlainTextResponse("missdp: unexpected error. Reload the page.\n", 500)
-            await failed(scope, receive, send_guarded)
+            response = PlainTextResponse(f"missdp: {refusal}\n", status_code=403)
+        elif request.method == "GET" and self._is_token(request.query_params.get("token", "")):
+            response = RedirectResponse(request.url.path, status_code=303)
+            response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+        else:
+            try:
+                response = await answer(request)
+            except Exception:  # noqa: BLE001 - no text or traceback may quote a private cell
+                response = PlainTextResponse("missdp: unexpected error. Reload the page.\n", 500)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self._token.encode())
@@ -106,85 +90,70 @@ class Guard:
         return ""
 
 
-def application(space: Workspace) -> Any:
-    """Return the ASGI application of the page, without the checks of `Guard`."""
+def application(space: Workspace, guard: Guard) -> Any:
+    """Return the ASGI application of the page."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
-    from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-    from starlette.routing import Route
+    from starlette.middleware import Middleware
+    from starlette.middleware.base import BaseHTTPMiddleware
+    from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
 
-    def progress(request: Any) -> Response:
-        del request
-        job = space.job
-        stage, done = ("", None) if job is None else (job.stage, job.done)
-        return JSONResponse({"running": space.is_busy, "stage": stage, "done": done})
+    def progress(_: Any) -> Any:
+        stage, share = (space.job.stage, space.job.share) if space.job else ("", None)
+        return JSONResponse({"running": space.is_busy, "stage": stage, "done": share})
 
-    def show(request: Any) -> Response:
-        step = request.path_params["step"]
-        if step not in STEPS:
-            return RedirectResponse("/data", status_code=303)
-        return HTMLResponse(page(space, step))
+    def show(request: Any) -> Any:
+        step = request.path_params.get("step", "")
+        return HTMLResponse(page(space, step)) if step in STEPS else RedirectResponse("/data", 303)
 
-    async def act(request: Any) -> Response:
-        form, step = await _form(request), request.path_params["step"]
-        if (step, request.path_params["action"]) == ("schema", "try"):
-            return JSONResponse({"problem": await run_in_threadpool(space.check_rule, form)})
-        await run_in_threadpool(space.act, step, request.path_params["action"], form)
-        shown = "release" if request.path_params["action"] == "choose" else step
-        return RedirectResponse(f"/{shown if shown in STEPS else 'data'}", status_code=303)
+    async def act(request: Any) -> Any:
+        step, action = request.path_params["step"], request.path_params["action"]
+        form = await _form(request)
+        await run_in_threadpool(space.act, step, action, form)
+        if action == "try":
+            lines = [space.problem["message"], *space.warnings]
+            return JSONResponse({"problem": " ".join(filter(None, lines))})
+        place = f"column-{form['changed']}" if "changed" in form else action
+        return RedirectResponse(f"/{step if step in STEPS else 'data'}#{place}", status_code=303)
 
-    def static(request: Any) -> Response:
-        name, kinds = (
-            request.path_params["name"],
-            {"app.js": "text/javascript", "app.css": "text/css"},
-        )
-        if name not in kinds:
-            return Response(status_code=404)
-        return Response((_STATIC / name).read_bytes(), media_type=kinds[name])
-
-    def document(request: Any) -> Any:
-        return _document(space, request.path_params["name"])
-
-    first = RedirectResponse("/data", status_code=303)
     routes = [
-        Route("/", lambda _: first),
         Route("/progress", progress),
-        Route("/static/{name}", static),
-        Route("/file/{name}", document),
-        Route("/{step}", show),
+        Mount("/static", StaticFiles(directory=_STATIC, packages=[_STYLE])),
+        Route("/file/{name}", lambda request: _document(space, request.path_params["name"])),
         Route("/{step}/{action}", act, methods=["POST"]),
+        Route("/{step}", show),
+        Route("/", show),
     ]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)])
 
 
 async def _form(request: Any) -> dict[str, str]:
     """Return the fields of a form. A file is never sent, so the form is short."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MAX_BYTES:
-            return {}
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    if int(request.headers.get("content-length", _MAX_BYTES + 1)) > _MAX_BYTES:
+        return {}
+    text = (await request.body()).decode("utf-8", "replace")
+    return dict(parse_qsl(text, keep_blank_values=True))
 
 
 def _document(space: Workspace, name: str) -> Any:
     """Return the response with a file of the release, or with the private comparison."""
-    from starlette.responses import FileResponse, HTMLResponse, Response
+    from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 
-    paths = {"rows": space.rows, "model": space.model}
-    if name in paths and (path := paths[name]) is not None and path.is_file():
-        return FileResponse(path, filename=path.name)
-    if name == "curator" and space.curator:
-        return HTMLResponse(space.curator, headers={"content-security-policy": _DOCUMENT})
-    if space.dossier is not None and space.dossier.is_dir():
-        if name == "report":
-            text = (space.dossier / "report.html").read_text(encoding="utf-8")
-            return HTMLResponse(text, headers={"content-security-policy": _DOCUMENT})
-        if name == "dossier":
-            disposition = f'attachment; filename="{space.dossier.name}.zip"'
-            headers = {"content-disposition": disposition}
-            return Response(_zipped(space.dossier), media_type="application/zip", headers=headers)
-    return Response("missdp: there is no such file yet.\n", 404, media_type="text/plain")
+    result = space.results.get("look/dossier" if name == "report" else f"look/{name}")
+    inline = {"content-security-policy": _FRAMES + _DOCUMENT}
+    if result is None:
+        return PlainTextResponse("missdp: there is no such file yet.\n", 404)
+    if name == "compare":
+        return HTMLResponse(result["html"], headers=inline)
+    path = result["file"]
+    if name == "report":
+        return FileResponse(path / "report.html", headers=inline)
+    if name == "dossier":
+        headers = {"content-disposition": f'attachment; filename="{path.name}.zip"'}
+        return Response(_zipped(path), media_type="application/zip", headers=headers)
+    return FileResponse(path, filename=path.name)
 
 
 def _zipped(folder: Path) -> bytes:
@@ -222,10 +191,10 @@ class PageServer:
             self._socket = socket.create_server((HOST, port))
         self._space, self._token = space, secrets.token_urlsafe(32)
         self.port = int(self._socket.getsockname()[1])
-        guarded = Guard(application(space), self.port, self._token)
+        application_ = application(space, Guard(self.port, self._token))
         quiet = {"log_config": None, "access_log": False, "log_level": "critical"}
         plain = {"lifespan": "off", "ws": "none", "server_header": False}
-        config = uvicorn.Config(guarded, timeout_graceful_shutdown=1, **quiet, **plain)
+        config = uvicorn.Config(application_, timeout_graceful_shutdown=1, **quiet, **plain)
         self._server = uvicorn.Server(config)
         # In a thread, uvicorn leaves signals to the command.
         self._thread = threading.Thread(

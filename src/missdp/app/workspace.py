@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
-from missdp.app.jobs import Document, Job, Problem, shown
-from missdp.app.schema_rows import SchemaRows
-from missdp.errors import MissDPError, OutputError, ParameterError, SchemaError, replacing
+from missdp.app.jobs import Document, Job, shown
+from missdp.app.schema_rows import Form, edited
+from missdp.errors import MissDPError, OutputError, ParameterError
 from missdp.files import write_atomically
+from missdp.schema.edits import SchemaText
 
-Form = Mapping[str, str]
 STEPS = ("data", "schema", "plan", "release", "look")
 GRID = "0.25,0.5,1,2,4"  # budgets of a plan
-_SUFFIXES = (
-    *(".csv", ".csv.gz", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".xlsx", ".sav"),
-    *(".zsav", ".dta", ".sas7bdat", ".xpt", ".duckdb", ".ddb"),
+_DATA = re.compile(
+    r"\.(csv(\.gz)?|tsv|parquet|pq|feather|arrow|xlsx|z?sav|dta|sas7bdat|xpt|duckdb|ddb)$", re.I
 )
 _MAX_FILES = 40  # listed files of the folder
+_FLAGS = ("no-header", "overwrite", "keep-missing")
+_REPEATED = ("missing-rate", "mean")
+_PLAN = "rows epsilon missing-rate mean mean-weight method strategy delta"
+_ACCOUNT = "ledger account total-epsilon total-delta privacy-measure"
+_FINE: Document = {"step": "", "message": ""}  # no problem
+_FIT = "epsilon output overwrite ledger account purpose method strategy delta public-rows"
+
+
+class Action(NamedTuple):
+    """A command that a form of the page runs.
+
+    Words in braces are known to the page. Options are fields of the form with the same name.
+    """
+
+    words: str
+    options: str = ""
+    written: str = ""  # the file of the shown command, since the page keeps the output in memory
+
+
+ACTIONS = {
+    "data/read": Action("schema init {data} -o -", "encoding no-header", "{stem}.toml"),
+    "schema/check": Action("schema check {schema} {data}"),
+    "plan/make": Action("plan {schema}", _PLAN),
+    "release/show": Action("ledger show", "ledger account"),
+    "release/account": Action("ledger create --schema {schema}", _ACCOUNT),
+    "release/state": Action("fit {data} --schema {schema} --dry-run", _FIT),
+    "look/open": Action("guarantee {model}"),
+    "look/rows": Action("sample {released}", "output rows keep-missing overwrite"),
+    "look/dossier": Action("publish {released}", "output title audience curator overwrite"),
+    "look/estimate": Action("estimate {released} {question}"),
+    "look/compare": Action("evaluate {data} {released} --html -", "", "private/{stem}.html"),
+}
 
 
 class Workspace:
-    """The five steps of one page. A method ``on_STEP_ACTION`` handles a form of the page.
+    """The five steps of one page.
+
+    A form runs a command of `ACTIONS`. A method ``on_STEP_ACTION`` handles any other form, and
+    ``after_STEP_ACTION`` gets the document of a command that succeeded.
 
     Parameters
     ----------
@@ -44,24 +78,16 @@ class Workspace:
         self.forms["data"] = {"data": data}
         self.forms["release"] = {"ledger": ledger, "account": account}
         self.commands: dict[str, dict[str, str]] = {step: {} for step in STEPS}
-        self.problem: Problem | None = None
+        self.problem = _FINE  # the step, the message, and all that was charged
         self.notice, self.warnings = "", list[str]()
         self.job: Job | None = None
-        self.version = 0  # number of changes of the schema
-        self.places: dict[str, int] = {}  # of each row on the page, which an edit does not move
-        self.typed: dict[str, Form] = {}  # forms of rows that were not accepted
-        self.schema: SchemaRows | None = None
-        self.stored: tuple[Path, str] | None = None  # the last file that was read or written
-        self.fit: Document = {}  # the check of schema and data
-        self.plan: Document = {}
-        self.planned: tuple[list[str], Document] | None = None  # the release to be confirmed
-        self.account: Document = {}
-        self.model: Path | None = None
-        self.guarantee: Document = {}
-        self.rows: Path | None = None
-        self.dossier: Path | None = None
+        # Documents of the last commands by action, with the words and the file of the command.
+        self.results: dict[str, Document] = {}
         self.answers: list[Document] = []
-        self.curator = ""
+        self.schema = SchemaText("")
+        self.version = 0  # number of changes of the schema
+        self.typed: Form = {}  # the form of the schema, if it is not saved
+        self.stored: tuple[Path | None, str] = (None, "")  # the last file, read or written
         if schema is not None:
             self.on_schema_load({"path": str(schema)})
 
@@ -75,369 +101,205 @@ class Workspace:
     @property
     def saved(self) -> Path | None:
         """The file with the present schema, or None if the schema is not saved."""
-        if self.schema is None or self.stored is None or self.stored[1] != self.schema.toml:
-            return None
-        return self.stored[0]
+        return self.stored[0] if self.stored[1] == self.schema.toml else None
 
     def refresh(self) -> None:
         """Read the schema again if another program changed its file."""
-        path = self.saved
-        if path is not None and self.stored is not None:
-            with self.lock:
-                try:
-                    if _text(path) != self.stored[1]:
-                        self.on_schema_load({"path": str(path)})
-                except MissDPError as error:
-                    self.stored = None
-                    self.problem = Problem("schema", "The schema file was changed", str(error))
+        with self.lock:
+            try:
+                if self.saved and SchemaText.of_file(self.saved).toml != self.stored[1]:
+                    self.on_schema_load({"path": str(self.saved)})
+            except MissDPError as error:
+                self.stored = (None, "")
+                self.problem = {"step": "schema", "message": f"The file was changed. {error}"}
 
     @property
     def stem(self) -> str:
         """The name of the data without suffixes, for the names of other files."""
         return Path(self.forms["data"].get("data", "")).name.partition(".")[0] or "table"
 
-    def form(self, step: str, name: str, default: str = "") -> str:
-        """Return the typed text of a field, or a default."""
-        return self.forms[step].get(name, default)
-
     def files(self) -> list[str]:
         """Return the data files in the current folder."""
         names = {path.name for path in Path().iterdir()}
-        data = (name for name in names if name.lower().endswith(_SUFFIXES))
+        data = (name for name in names if _DATA.search(name))
         return sorted(name for name in data if f"{name}.synthetic.json" not in names)[:_MAX_FILES]
-
-    def obstacles(self) -> list[str]:
-        """Return the reasons why the schema would stop a release."""
-        return [] if self.schema is None else list(_obstacles(self.schema.toml))
 
     def act(self, step: str, action: str, form: Form) -> None:
         """Run an action of the page. An error becomes the problem of the step."""
-        method = getattr(self, f"on_{step}_{action}", self.stop if action == "stop" else None)
+        key = f"{step}/{action}"
         with self.lock:
-            self.notice, self.warnings, problem = "", [], None
             try:
-                if method is None:
-                    raise ParameterError("there is no such action. Reload the page.")
-                if self.is_busy and action != "stop":
+                if action == "stop" and self.job is not None:
+                    self.job.stop()
+                    return
+                if self.is_busy:
                     raise ParameterError("another command is running. Wait for its end.")
-                self.problem = None
-                method(form)
+                self.notice, self.warnings, self.problem = "", [], _FINE
+                self._keep(step, form)
+                if method := getattr(self, f"on_{step}_{action}", None):
+                    method(form)
+                elif key in ACTIONS:
+                    self._run(key, form)
+                elif action != "keep":
+                    raise ParameterError("there is no such action. Reload the page.")
             except MissDPError as error:
-                problem = Problem(step, "This was not accepted", str(error))
-            self.problem = problem or self.problem
+                self.problem = {"step": step, "message": str(error)}
 
-    def _start(
-        self, step: str, words: list[str], finish: Callable[[Document], None], typed: str = ""
-    ) -> None:
+    def _keep(self, step: str, form: Form) -> None:
+        """Keep the texts of a form, so that the page shows them again."""
+        if step in self.forms:
+            old = {name: text for name, text in self.forms[step].items() if name not in _FLAGS}
+            self.forms[step] = old | dict(form)
+        if "version" in form:
+            if form["version"] != str(self.version):
+                raise ParameterError("another tab changed the schema. It is shown now. Edit it.")
+            # Further facts of another kind do not fit.
+            former = f"{form.get('changed')}.more"
+            self.typed = {name: text for name, text in form.items() if name != former}
+
+    def _run(self, key: str, form: Form) -> None:
+        """Run the command of a form."""
+        action, words = ACTIONS[key], list[str]()
+        for word in action.words.split():
+            name = word.strip("{}")
+            known = getattr(self, f"_{name}", lambda name=name: [form.get(name, "").strip()])
+            words += [word] if name == word else known()
+        for name in action.options.split():
+            option, text = f"--{name.removeprefix('total-')}", form.get(name, "").strip()
+            for one in re.split(r"[,\n]", text) if name in _REPEATED else [text]:
+                words += [option, one.strip()][: 1 if name in _FLAGS else 2] if one.strip() else []
+        written = action.written.format(stem=self.stem)
+        printed = [written if word == "-" else word for word in words if word != "--dry-run"]
+        self._start(key, words, printed)
+
+    def _start(self, key: str, words: list[str], printed: list[str]) -> None:
         """Run a command, and show it as a person types it."""
+        step = key.partition("/")[0]
+        self._forget(key)
 
-        def finished(document: Document) -> None:
+        def done(document: Document) -> None:
             with self.lock:
-                finish(document)
                 self.warnings = document.get("warnings", [])
+                if "error" in document and "data_fits" not in document:
+                    self.problem = {"step": step, **document["error"]}
+                    return
+                file = words[words.index("--output") + 1 if "--output" in words else 1]
+                self.results[key] = {**document, "command": words, "file": Path(file)}
+                if after := getattr(self, f"after_{key.replace('/', '_')}", None):
+                    after(document)
 
-        def failed(problem: Problem) -> None:
-            with self.lock:
-                self.problem = problem
+        self.commands[step][" ".join(words[:2])] = shown(printed)
+        self.job = Job(words, done)
 
-        self.commands[step][" ".join(words[:2])] = typed or shown(words)
-        self.job = Job(step, words, finished, failed)
-
-    def stop(self, form: Form) -> None:
-        """Interrupt the running command."""
-        del form
-        if self.job is not None:
-            self.job.stop()
+    def _forget(self, *keys: str) -> None:
+        """Forget results that are no longer true."""
+        self.results = {key: one for key, one in self.results.items() if key not in keys}
 
     # Data and schema
 
     def on_data_read(self, form: Form) -> None:
-        """Draft a schema from the rows, or read a schema file."""
-        data = (form.get("pick") or form.get("data", "")).strip()
-        if not data:
-            raise ParameterError("choose a file, or type its path.")
-        self.forms["data"] = dict(form) | {"data": data}
-        self.fit = {}
-        if path := form.get("schema", "").strip():
-            self.on_schema_load({"path": path})
-            return
-        words = ["schema", "init", data, "-o", "-", *_options(form, "encoding", "table")]
-        words += ["--no-header"] * ("no_header" in form)
-        typed = shown([f"{self.stem}.toml" if word == "-" else word for word in words])
+        """Draft a schema from the rows."""
+        self.forms["data"]["data"] = (form.get("pick") or form.get("data", "")).strip()
+        self._run("data/read", form)
 
-        def read(document: Document) -> None:
-            self.stored, self.places = None, {}
-            self._set_schema(SchemaRows(document["toml"], f"{self.stem}.toml"))
-            drafted, ignored = len(document["attributes"]), len(document["ignored"])
-            are = "is" if ignored == 1 else "are"
-            self.notice = (
-                f"{drafted + ignored} columns: {drafted} are drafted, {ignored} {are} never read."
-            )
+    def after_data_read(self, document: Document) -> None:
+        """Show the draft."""
+        self.stored = (None, "")
+        self._set_schema(SchemaText(document["toml"], f"{self.stem}.toml"))
+        drafted, unread = len(document["attributes"]), len(document["ignored"])
+        self.notice = f"Columns: {drafted + unread}. Never read, unless you change that: {unread}."
 
-        self._start("data", words, read, typed)
-
-    def _set_schema(self, rows: SchemaRows) -> None:
+    def _set_schema(self, text: SchemaText) -> None:
         """Set a schema that is valid."""
-        if caught := rows.checked[1]:
-            self.notice = " ".join(caught)
-        self.schema, self.planned, self.fit = rows, None, {}
-        self.version += 1
-        self.typed = {}
-        for row in rows.rows:
-            self.places.setdefault(row.name, len(self.places))
+        self.warnings = text.checked[1]
+        self.version += len(text.tables)
+        self.schema, self.typed = text, {}
+        self._forget("schema/check", "plan/make", "release/state")
 
-    def _checked(self, form: Form) -> SchemaRows:
-        """Return the schema. Raise an error if another tab has changed it."""
-        if self.schema is None:
-            raise ParameterError("there is no schema yet. Read the data in step 1.")
-        if form.get("version", str(self.version)) != str(self.version):
-            raise ParameterError("another tab changed the schema. It is shown now. Edit it again.")
-        return self.schema
+    def _edited(self, form: Form) -> SchemaText:
+        """Return the schema of a form, or of the text of its file."""
+        toml = form.get("toml", "").replace("\r\n", "\n")
+        return replace(self.schema, toml=toml) if toml else edited(self.schema, form)
 
-    def on_schema_row(self, form: Form) -> None:
-        """Change the facts of a column."""
-        rows, name = self._checked(form), form.get("name", "")
-        self.typed[name] = form
-        if form.get("action") != "kind":  # else only the fields of another kind are shown
-            self._set_schema(rows.with_row(name, form))
+    def on_schema_try(self, form: Form) -> None:
+        """Check a form that is being typed. It is not lost if another step is opened."""
+        text = self._edited(form)
+        self.typed = {} if text.toml == self.schema.toml else form
+        self.warnings = text.checked[1]
 
-    def on_schema_all(self, form: Form) -> None:
-        """Declare all facts public for one reason."""
-        rows, reason = self._checked(form), " ".join(form.get("public", "").split())
-        if not reason:
-            raise ParameterError("state why the facts are public, such as: questionnaire of 2024.")
-        self._set_schema(rows.all_public(reason))
-
-    def on_schema_rule(self, form: Form) -> None:
-        """Add a rule."""
-        rows = self._checked(form)
-        self.typed["[rule]"] = form
-        self._set_schema(rows.with_rule(rule_of(form)))
-
-    def on_schema_remove(self, form: Form) -> None:
-        """Remove a rule."""
-        self._set_schema(self._checked(form).without_rule(int(form.get("place", "0"))))
-
-    def check_rule(self, form: Form) -> str:
-        """Return the problem of a rule that is being typed, or an empty text."""
-        try:
-            if self.schema is not None:
-                _, caught = self.schema.with_rule(rule_of(form)).checked
-                return " ".join(caught)
-        except MissDPError as error:
-            return str(error)
-        return ""
-
-    def on_schema_text(self, form: Form) -> None:
-        """Replace the schema by a text."""
-        name = self._checked(form).name
-        self.typed["[toml]"] = form
-        self._set_schema(SchemaRows(form.get("toml", "").replace("\r\n", "\n"), name))
+    def on_schema_save(self, form: Form) -> None:
+        """Write the schema to a file, from which all later steps read it."""
+        tables = self.schema.tables
+        self._set_schema(self._edited(form))
+        path = Path(form.get("path", "").strip() or self.schema.name)
+        if path.suffix != ".toml":
+            raise ParameterError("the schema file must end in .toml.")
+        # A file is replaced without a question if it is as this page has read or written it.
+        is_ours = path.exists() and self.stored == (path, SchemaText.of_file(path).toml)
+        again = is_ours or "overwrite" in form
+        if path.exists() and not again:
+            raise OutputError(f"{str(path)!r} exists. Tick the box to replace it.")
+        write_atomically(path, self.schema.toml.encode("utf-8"), overwrite=again)
+        self.schema, self.stored = replace(self.schema, name=str(path)), (path, self.schema.toml)
+        self.notice = f"Saved {path}."
+        for new, old in zip(self.schema.tables, tables, strict=False):
+            if words := new.words_from(old):
+                self.commands["schema"][new.name] = shown(["schema", "set", str(path), *words])
 
     def on_schema_load(self, form: Form) -> None:
         """Read the schema from a file."""
         path = Path(form.get("path", "").strip())
-        text = _text(path)
-        self._set_schema(SchemaRows(text, str(path)))
-        self.stored = (path, text)
-        self.notice = self.notice or f"Read {path}."
+        self._set_schema(SchemaText.of_file(path))
+        self.stored, self.notice = (path, self.schema.toml), f"Read {path}."
 
-    def on_schema_save(self, form: Form) -> None:
-        """Write the schema to a file, from which all later steps read it."""
-        rows, path = self._checked(form), Path(form.get("path", "").strip() or "schema.toml")
-        if path.suffix != ".toml":
-            raise ParameterError("the schema file must end in .toml.")
-        # A file is replaced without a question if it is as this page has read or written it.
-        is_ours = self.stored is not None and path == self.stored[0] and path.exists()
-        again = "overwrite" in form or (is_ours and self.stored == (path, _text(path)))
-        if path.exists() and not again:
-            raise OutputError(f"{str(path)!r} exists. Tick the box to replace it.")
-        write_atomically(path, rows.toml.encode("utf-8"), overwrite=again)
-        self.schema, self.stored = replace(rows, name=str(path)), (path, rows.toml)
-        self.notice = f"Saved {path}."
-        self.commands["schema"]["check"] = shown(["schema", "check", str(path)])
-
-    def on_schema_check(self, form: Form) -> None:
-        """Check whether the data fit the schema."""
-        words = ["schema", "check", str(self._saved(form)), *self._data()]
-        self._start("schema", words, lambda document: setattr(self, "fit", document))
-
-    def _saved(self, form: Form) -> Path:
+    def _schema(self) -> list[str]:
         """Return the file of the schema."""
-        self._checked(form)
-        if self.saved is None:
+        if self.typed or self.saved is None:
             raise ParameterError("the schema is not saved yet. Save it in step 2.")
-        return self.saved
+        return [str(self.saved)]
 
     def _data(self) -> list[str]:
         """Return the words of the private rows."""
-        data = self.form("data", "data")
-        if not data:
-            raise ParameterError("there are no data yet. Choose a file in step 1.")
-        return [data, *_options(self.forms["data"], "table")]
+        form = self.forms["data"]
+        if not form.get("data", "").strip():
+            raise ParameterError("there are no data yet. Choose a file in step 1, or type a path.")
+        table = form.get("table", "").strip()
+        return [form["data"].strip(), *(["--table", table] if table else [])]
 
     # Plan and release
 
-    def on_plan_make(self, form: Form) -> None:
-        """Plan a release from public facts."""
-        self.forms["plan"] = dict(form)
-        path = self._saved(form)
-        if not form.get("rows", "").strip():
-            raise ParameterError("type the number of rows: a public or a rough number.")
-        words = ["plan", str(path), "--rows", form["rows"].strip()]
-        words += ["--epsilon", form.get("epsilon", "").replace(" ", "") or GRID]
-        words += _options(form, "method", "delta", "strategy")
-        for option, fields in (("--missing-rate", "rates"), ("--mean", "means")):
-            for line in form.get(fields, "").replace(",", "\n").split("\n"):
-                words += [option, line.strip()] * bool(line.strip())
-
-        self._start("plan", words, lambda document: setattr(self, "plan", document))
-
-    def on_plan_choose(self, form: Form) -> None:
-        """Take the epsilon of the plan for the release."""
-        self.forms["release"]["epsilon"] = form.get("epsilon", "1")
-        for name in ("method", "delta", "strategy"):
-            self.forms["release"][name] = self.form("plan", name)
-
-    def on_release_state(self, form: Form) -> None:
-        """State the guarantee of a release before it is confirmed."""
-        self.forms["release"] |= dict(form)
-        self.planned = None
-        path, data = self._saved(form), self._data()
-        words = ["fit", *data, "--schema", str(path), "--epsilon", form.get("epsilon", "").strip()]
-        words += ["-o", form.get("output", "").strip() or f"{self.stem}.model.json"]
-        words += _options(form, "method", "delta", "strategy", "public-rows", "ledger", "account")
-        words += _options(form, "purpose") if form.get("ledger", "").strip() else []
-        words += ["--overwrite"] * ("overwrite" in form)
-
-        def planned(document: Document) -> None:
-            self.planned = (words, document)
-
-        self._start("release", [*words, "--dry-run"], planned, shown(words))
+    def after_release_account(self, _: Document) -> None:
+        """Show the new account."""
+        self._run("release/show", self.forms["release"])
 
     def on_release_confirm(self, form: Form) -> None:
         """Run the confirmed release once. The command charges first."""
-        if self.planned is None or form.get("command") != shown(self.planned[0]):
+        planned = self.results.get("release/state", {"command": []})["command"]
+        words = [word for word in planned if word != "--dry-run"]
+        if not words or form.get("command") != shown(words):
             raise ParameterError("state the guarantee again: the release was changed or started.")
         if "confirmed" not in form:
             raise ParameterError("tick the box to confirm the release. A charge is never refunded.")
-        words, _ = self.planned
-        self.planned = None
+        self._forget("release/state")
+        self._start("release/confirm", words, words)
 
-        def released(document: Document) -> None:
-            self._set_model(Path(document["model"]), document["guarantee"])
-            self.account = {}  # its numbers were true before the charge
-            self.notice = f"Released: {document['model']}. Go on with step 5."
+    def after_release_confirm(self, document: Document) -> None:
+        """Show the release."""
+        self._forget("release/show")  # its numbers were true before the charge
+        self.notice = f"Released: {document['model']}. Go on with step 5."
+        self._run("look/open", {"model": document["model"]})
 
-        self._start("release", words, released)
+    def after_look_open(self, _: Document) -> None:
+        """Look at a model. Results of another model are forgotten."""
+        self.answers = []
+        self._forget("look/rows", "look/dossier", "look/compare")
 
-    def on_release_account(self, form: Form) -> None:
-        """Create an account of a ledger."""
-        self.forms["release"] |= dict(form)
-        words = ["ledger", "create", *_options(form, "ledger", "account")]
-        words += ["--epsilon", form.get("total", "").strip()]
-        words += _options({"delta": form.get("total_delta", "")}, "delta")
-        words += _options(form, "privacy-measure")
-        words += ["--schema", str(self.saved)] if self.saved else []
-        self._start("release", words, lambda _: self._show_account(form))
+    def after_look_estimate(self, document: Document) -> None:
+        """Show the answer above earlier answers."""
+        self.answers.insert(0, document)
 
-    def on_release_show(self, form: Form) -> None:
-        """Show the spending of an account."""
-        self.forms["release"] |= dict(form)
-        self._show_account(form)
-
-    def _show_account(self, form: Form) -> None:
-        words = ["ledger", "show", *_options(form, "ledger", "account")]
-        self._start("release", words, lambda document: setattr(self, "account", document))
-
-    # Look
-
-    def _set_model(self, path: Path, guarantee: Document) -> None:
-        self.model, self.guarantee = path, guarantee
-        self.rows = self.dossier = None
-        self.answers, self.curator = [], ""
-
-    def on_look_open(self, form: Form) -> None:
-        """Open the model of an earlier release."""
-        path = Path(form.get("model", "").strip())
-
-        def opened(document: Document) -> None:
-            self._set_model(path, document["guarantee"])
-
-        self._start("look", ["guarantee", str(path)], opened)
-
-    def _released(self) -> str:
+    def _released(self) -> list[str]:
         """Return the path of the model."""
-        if self.model is None:
+        if "look/open" not in self.results:
             raise ParameterError("there is no release yet. Make one in step 4, or open a model.")
-        return str(self.model)
-
-    def on_look_rows(self, form: Form) -> None:
-        """Draw synthetic rows."""
-        self.forms["look"] |= dict(form)
-        output = form.get("output", "").strip() or f"{self.stem}.synthetic.csv"
-        words = ["sample", self._released(), "-o", output, *_options(form, "rows")]
-        words += ["--keep-missing"] * ("keep_missing" in form)
-        words += ["--overwrite"] * ("overwrite" in form)
-        self._start("look", words, lambda _: setattr(self, "rows", Path(output)))
-
-    def on_look_dossier(self, form: Form) -> None:
-        """Write the dossier."""
-        self.forms["look"] |= dict(form)
-        folder = form.get("folder", "").strip() or f"{self.stem}-dossier"
-        words = ["publish", self._released(), "-o", folder]
-        words += _options(form, "title", "audience", "curator")
-        words += ["--overwrite"] * ("overwrite" in form)
-        self._start("look", words, lambda _: setattr(self, "dossier", Path(folder)))
-
-    def on_look_estimate(self, form: Form) -> None:
-        """Answer a question from the model."""
-        question = form.get("question", "").strip()
-        self.forms["look"]["question"] = question
-
-        def answered(document: Document) -> None:
-            self.answers.insert(0, document)
-
-        self._start("look", ["estimate", self._released(), question], answered)
-
-    def on_look_compare(self, form: Form) -> None:
-        """Compare the release with the private rows, for the curator."""
-        del form
-        data, *table = self._data()
-        words = ["evaluate", data, self._released(), *table, "--html", "-"]
-        typed = shown([f"private/{self.stem}.html" if word == "-" else word for word in words])
-
-        def compared(document: Document) -> None:
-            self.curator = document["html"]
-
-        self._start("look", words, compared, typed)
-
-
-def rule_of(form: Form) -> Document:
-    """Return the table of a rule from its form."""
-    kind, text = form.get("rule", "never"), form.get("text", "").strip()
-    if kind == "not_applicable":
-        names = [name.strip() for name in form.get("names", "").split(",") if name.strip()]
-        return {"not_applicable": names, "unless": text}
-    return {kind if kind in ("never", "always") else "never": text}
-
-
-@lru_cache(maxsize=2)
-def _obstacles(toml: str) -> tuple[str, ...]:
-    """Return the reasons why a schema would stop a release. The last schemas are remembered."""
-    from missdp.governance.obstacles import release_obstacles
-
-    return tuple(release_obstacles(SchemaRows(toml).schema))
-
-
-def _options(form: Form, *names: str) -> list[str]:
-    """Return the options of a command for fields that are not empty."""
-    texts = [(name, form.get(name, "").strip()) for name in names]
-    return [word for name, text in texts if text for word in (f"--{name}", text)]
-
-
-def _text(path: Path) -> str:
-    """Return the text of a schema file."""
-    unreadable = SchemaError(f"cannot read {str(path)!r}. Check the path.")
-    with replacing(OSError, ValueError, by=unreadable):
-        return path.read_text(encoding="utf-8-sig")
+        return [str(self.results["look/open"]["file"])]

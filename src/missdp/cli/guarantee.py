@@ -41,8 +41,9 @@ def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str
         proven = model.guarantee_
         warn_if_weak(proven.epsilon, proven.delta, n=model.n_rows_)
         risk = proven.explain(prior=prior, chance=chance)
-        documents.append({"guarantee": proven.to_dict(), "risk": risk.to_dict()})
-        texts += [f"{path}:"] * (len(models) > 1) + [f"{proven.in_words()}\n\n{risk}"]
+        words = {"words": proven.in_words(), "risk_in_words": str(risk)}
+        documents.append({"guarantee": proven.to_dict(), "risk": risk.to_dict(), **words})
+        texts += [f"{path}:"] * (len(models) > 1) + ["\n\n".join(words.values())]
         if stated is not None:
             truth = model.ground_truth_guarantee(stated)
             documents[-1]["ground_truth"] = truth.to_dict()

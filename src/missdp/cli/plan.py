@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,11 @@ from missdp.cli import emit
 from missdp.cli.options import FILE, Command, method_options, option
 from missdp.errors import ParameterError, replacing
 from missdp.progress import progress_bar
+
+if TYPE_CHECKING:
+    from missdp.governance import Plan
+    from missdp.schema import Schema
+    from missdp.synth import Synthesizer
 
 
 @click.command(cls=Command)
@@ -45,6 +51,8 @@ def plan(schema: Path, rows: int, epsilon: str, **declared: Any) -> None:
     facts = schema_at(schema)
     chosen = declared["method"] or default_synthesizer(facts, delta=declared["delta"])
     optional = {"delta": declared["delta"], "strategy": declared["strategy"]}
+    given: dict[str, Any] = {name: value for name, value in optional.items() if value is not None}
+    given |= read_settings(synthesizer_named(chosen), declared["settings"])
     rates = _numbers(declared["missing_rate"], "--missing-rate must be NAME=RATE, such as age=0.2")
     with progress_bar() as progress:
         result = plan_of(
@@ -57,10 +65,20 @@ def plan(schema: Path, rows: int, epsilon: str, **declared: Any) -> None:
             method=chosen,
             means=_means(declared["mean"]),
             progress=progress,
-            **{name: value for name, value in optional.items() if value is not None},
-            **read_settings(synthesizer_named(chosen), declared["settings"]),
+            **given,
         )
-    emit(result.to_dict(), str(result))
+    named = {"missing" if name == "strategy" else name: value for name, value in given.items()}
+    made = partial(synthesizer_named(chosen), **named)
+    emit(_document(result, facts, made), str(result))
+
+
+def _document(result: Plan, facts: Schema, made: Callable[..., Synthesizer]) -> dict[str, Any]:
+    """Return the JSON document of a plan, with the meaning of each budget for one person."""
+    document = result.to_dict() | {"mostly_noise": result.mostly_noise}
+    for one in document["planned"]:
+        guarantee = made(epsilon=one["epsilon"]).planned_parts(facts)[0]
+        one["risk_in_words"] = str(guarantee.explain())
+    return document
 
 
 def _means(texts: tuple[str, ...]) -> list[str] | dict[str, float] | None:

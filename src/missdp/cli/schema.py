@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from missdp.cli.options import (
     output_option,
     table_option,
 )
-from missdp.errors import DataError, SchemaError
+from missdp.errors import DataError, ParameterError, SchemaError
 from missdp.progress import show_stage
 
 if TYPE_CHECKING:
@@ -194,6 +196,57 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
     emit(document, "\n".join(_check_in_words(facts, document, lost)))
     if stops:
         raise SystemExit(EXIT_CODES[SchemaError])
+
+
+@schema.command("set")
+@click.argument("schema", type=FILE)
+@click.argument("column", required=False)
+@click.argument("facts", nargs=-1, metavar="[FACT=VALUE]...")
+@option("--public", "Reason why the facts are public. It removes the marks.", default="")
+def set_(schema: Path, column: str | None, facts: tuple[str, ...], public: str) -> None:
+    """Change facts of a column in a schema file, and state why they are public.
+
+    Comments and all other lines of the file stay. A VALUE is written as in the file, and text may
+    lack its quotes. An empty VALUE removes the fact. Without COLUMN, the reason of --public holds
+    for every column with marks.
+
+    Try:
+      missdp schema set patients.toml age lower=0 upper=120 --public "by definition"
+      missdp schema set patients.toml smoker kind=categorical "levels=['no', 'yes']" nullable=true
+      missdp schema set patients.toml --public "questionnaire of 2024"
+    """
+    from missdp.files import write_atomically
+    from missdp.schema.edits import SchemaText
+
+    text = SchemaText.of_file(schema)
+    given = dict(map(_fact, facts))
+    columns = {place: table for place, table in enumerate(text.tables) if table.table != "rule"}
+    chosen = {k: t for k, t in columns.items() if (t.marks if column is None else t.name == column)}
+    if column is not None and not chosen:
+        raise SchemaError(f"{str(schema)!r} has no column {column!r}")
+    changed = {}
+    for place, table in chosen.items():
+        stated = {k: v for k, v in (table.further | given).items() if v is not None and k != "kind"}
+        kind = str(given.get("kind", table.kind))
+        changed[place] = table.changed(kind, stated, public or table.public)
+    text = text.with_tables(changed)
+    facts_now, _ = text.checked
+    write_atomically(schema, text.toml.encode("utf-8"))
+    undeclared = {name: list(marks) for name, marks in facts_now.undeclared.items()}
+    document = {"schema": str(schema), "changed": [t.name for t in changed.values()]}
+    lines = [f"Changed in {schema}: {', '.join(document['changed']) or 'no column'}."]
+    lines += [f"Not declared public yet: {', '.join(undeclared)}."] * bool(undeclared)
+    emit(document | {"undeclared": undeclared}, "\n".join(lines))
+
+
+def _fact(text: str) -> tuple[str, Any]:
+    """Return the name and the value of a fact of the command line."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise ParameterError(f"a fact is written as FACT=VALUE, not as {text!r}.")
+    with contextlib.suppress(ValueError):
+        return name, tomllib.loads(f"value = {value}")["value"]
+    return name, value or None
 
 
 def _check_in_words(

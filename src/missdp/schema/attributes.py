@@ -662,6 +662,11 @@ class _Levelled(Attribute, abstract=True):
         """
         public = () if "levels" in self.undeclared else self.levels
         hint = did_you_mean(value, public)
+        if same := [level for level in public if str(level) == str(value)]:
+            quotes = "with" if isinstance(same[0], str) else "without"
+            hint = f". Write {same[0]!r}, {quotes} quotes"
+        elif not public and isinstance(value, str) and read_number(value) is not None:
+            hint = ". If its levels are numbers, write the number without quotes"
         if public and "labels" not in self.undeclared:
             reader = LevelReader(public)
             labelled = {reader.read(key) for key, label in self.labels if label == value} - {-1}

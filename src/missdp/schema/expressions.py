@@ -378,7 +378,8 @@ def comparison(attribute: AnyAttribute, operator: str, value: Level | float) -> 
         return Comparison(attribute, operator, date)
     if isinstance(attribute, Numeric):
         if isinstance(value, (str, bool)):
-            raise RuleError(f"{attribute.name!r} is numeric. Compare it with a number")
+            quotes = ", without quotes" if isinstance(value, str) else ""
+            raise RuleError(f"{attribute.name!r} is numeric. Compare it with a number{quotes}")
         size = attribute.size_of_unit if isinstance(attribute, Difference) else 1.0
         return Comparison(attribute, operator, float(value) * size)
     if isinstance(attribute, Categorical) and operator not in ("==", "!="):

@@ -914,7 +914,7 @@ _HINTS = {
 }
 _MARKS = re.compile(r"^undeclared = \[\n[^\]]*\]", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]+")
-_READ_BOUNDS = (
+READ_BOUNDS = (
     "# The smallest and the largest cell. Replace them by wider bounds that are publicly known."
 )
 _HEADER = """\
@@ -990,4 +990,4 @@ def _on_one_line(marks: re.Match[str]) -> str:
     """Write the marks of an attribute as one line, which is easy to delete."""
     items = (line.strip() for line in marks[0].splitlines())
     line = " ".join(items).replace("[ ", "[").replace(", ]", "]")
-    return f"{line}\n{_READ_BOUNDS}" if '"lower"' in line else line
+    return f"{line}\n{READ_BOUNDS}" if '"lower"' in line else line
