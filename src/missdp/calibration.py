@@ -72,6 +72,7 @@ def selection_epsilon(cost: Cost) -> float:
 
     Examples
     --------
+    >>> from missdp.calibration import selection_epsilon
     >>> from missdp.accounting import Cost
     >>> selection_epsilon(Cost(privacy_measure="zcdp", amount=0.125))
     1.0

@@ -53,6 +53,7 @@ class Condition(Record, abstract=True):
 
     Examples
     --------
+    >>> from missdp.accounting import Condition, RowIndependentMissingness
     >>> condition = RowIndependentMissingness()
     >>> Condition.from_json(condition.to_json()) == condition
     True
@@ -72,6 +73,7 @@ class Condition(Record, abstract=True):
 
         Examples
         --------
+        >>> from missdp.accounting import DeclaredRowCount
         >>> DeclaredRowCount(100).statement()
         'The number of rows, 100, is public: the guarantee does not hide it.'
         """
@@ -143,6 +145,7 @@ class MissingCompletelyAtRandom(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import MissingCompletelyAtRandom
     >>> MissingCompletelyAtRandom({"Income": 0.75}).statement()
     'Values go missing completely at random, independently across rows and attributes, and are
     observed with probability 0.75 for Income and 1 for every other attribute.'
@@ -205,6 +208,7 @@ class ObservedAtMost(MissingCompletelyAtRandom):
 
     Examples
     --------
+    >>> from missdp.accounting import ObservedAtMost
     >>> ObservedAtMost({"Income": 0.75}).rates
     '0.75 for Income and 1 for every other attribute'
     """
@@ -231,6 +235,7 @@ class RowIndependentMissingness(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import RowIndependentMissingness
     >>> RowIndependentMissingness().implies_row_independence
     True
     """
@@ -268,6 +273,7 @@ class BoundedObservation(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import BoundedObservation
     >>> from missdp.accounting import PureEvent
     >>> from missdp.ground_truth import FixedRequirements, ground_truth_guarantee
     >>> event = PureEvent(epsilon=1.0, required={"Income"})
@@ -327,6 +333,7 @@ class DatasetCollection(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import DatasetCollection
     >>> print(DatasetCollection(max_missing=5, n=100))
     The table has 100 rows and at most 5 missing entries.
     """
@@ -370,6 +377,7 @@ class EigenGap(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import EigenGap
     >>> print(EigenGap(k=2, at_least=0.1))
     The gap between eigenvalues 2 and 3 of the second-moment matrix is at least 0.1.
     """
@@ -410,6 +418,7 @@ class PublicDomain(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import PublicDomain
     >>> print(PublicDomain("codebook of 2026"))
     Columns, categories, bounds, codes and rules were declared without the private table
     (codebook of 2026).
@@ -451,6 +460,7 @@ class DataDependentDomain(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import DataDependentDomain
     >>> DataDependentDomain(("sex", "age")).attributes
     ('age', 'sex')
     """
@@ -484,6 +494,7 @@ class DeclaredRowCount(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import DeclaredRowCount
     >>> print(DeclaredRowCount(100))
     The number of rows, 100, is public: the guarantee does not hide it.
     """
@@ -502,6 +513,7 @@ class ExplicitSeed(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import ExplicitSeed
     >>> print(ExplicitSeed())
     WARNING: the noise was seeded, so nothing is protected from anyone who knows the seed.
     """
@@ -533,6 +545,7 @@ class BinsFromRelease(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import BinsFromRelease
     >>> print(BinsFromRelease(("age",), "an earlier fit"))
     The bins of age were found by an earlier fit, whose cost is its own and is not counted here.
     """
@@ -566,6 +579,7 @@ class LevelsFromRelease(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import LevelsFromRelease
     >>> print(LevelsFromRelease(("town",)))
     The levels of town were found by an earlier fit, whose cost is its own and is not counted here.
     """
@@ -599,6 +613,7 @@ class RowsWithoutUnit(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import RowsWithoutUnit
     >>> print(RowsWithoutUnit("patient"))
     No two rows without a patient belong together: each counts as a unit of its own.
     """
@@ -627,6 +642,7 @@ class WeightsOfRows(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import WeightsOfRows
     >>> print(WeightsOfRows("weight"))
     The weight of a row was not worked out from other rows of the table.
     """
@@ -646,6 +662,7 @@ class RowFunctionsTested(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import RowFunctionsTested
     >>> print(RowFunctionsTested())
     Each row is read and changed independently of all others: tested, not proven.
     """
@@ -673,6 +690,7 @@ class CountedOutsideTheKernel(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import CountedOutsideTheKernel
     >>> print(CountedOutsideTheKernel("Spark"))
     Rows were counted by Spark, which reads and counts each row once and by itself.
     """
@@ -692,6 +710,7 @@ class RefusalsNotPrivate(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import RefusalsNotPrivate
     >>> RefusalsNotPrivate().holds_for_every_mask
     True
     >>> print(RefusalsNotPrivate())
@@ -717,6 +736,7 @@ class FixedSchedule(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import FixedSchedule
     >>> from missdp.accounting import Composition, PureEvent
     >>> plan = Composition([PureEvent(epsilon=0.5)])
     >>> plan.charge(PureEvent(epsilon=0.5))
@@ -742,6 +762,7 @@ class FloatingPointTraining(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import FloatingPointTraining
     >>> print(FloatingPointTraining())
     Gradients of private training are computed in floating point: the proof takes gradients,
     clipping, sums and noise as real numbers.
@@ -772,6 +793,7 @@ class Assumption(Condition):
 
     Examples
     --------
+    >>> from missdp.accounting import Assumption
     >>> Assumption("No person answered twice.").statement()
     'No person answered twice.'
     """

@@ -51,6 +51,7 @@ class MissDPError(Exception):
 
     Examples
     --------
+    >>> from missdp.errors import MissDPError, SchemaError
     >>> issubclass(SchemaError, MissDPError)
     True
     """
@@ -63,6 +64,7 @@ class SchemaError(MissDPError, ValueError):
 
     Examples
     --------
+    >>> from missdp.errors import SchemaError
     >>> from missdp import Categorical
     >>> try:
     ...     Categorical(name="sex", levels=("f", "f"))
@@ -80,6 +82,7 @@ class DataError(MissDPError, ValueError):
 
     Examples
     --------
+    >>> from missdp.errors import DataError
     >>> from missdp import Categorical, Schema, Table
     >>> schema = Schema((Categorical(name="sex", levels=("f", "m")),))
     >>> try:
@@ -97,6 +100,7 @@ class ParameterError(MissDPError, ValueError):
 
     Examples
     --------
+    >>> from missdp.errors import check_integer
     >>> check_integer("rows", 0)
     Traceback (most recent call last):
         ...
@@ -111,6 +115,7 @@ class UnprovenError(MissDPError, ValueError):
 
     Examples
     --------
+    >>> from missdp.errors import UnprovenError
     >>> from missdp.accounting import PureEvent, epsilon_of
     >>> events = [PureEvent(epsilon=1.0), PureEvent(epsilon=1.0, adjacency="replace-one")]
     >>> try:
@@ -128,6 +133,7 @@ class BudgetExceededError(MissDPError):
 
     Examples
     --------
+    >>> from missdp.errors import BudgetExceededError
     >>> from missdp.accounting import Filter, PureEvent
     >>> try:
     ...     Filter(1.0).charge(PureEvent(epsilon=2.0))
@@ -144,6 +150,7 @@ class LedgerError(MissDPError):
 
     Examples
     --------
+    >>> from missdp.errors import LedgerError
     >>> import tempfile
     >>> from missdp.governance import Ledger
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
@@ -162,6 +169,7 @@ class NotFittedError(MissDPError, ValueError, AttributeError):
 
     Examples
     --------
+    >>> from missdp.errors import NotFittedError
     >>> from missdp import AllPairs
     >>> try:
     ...     AllPairs(epsilon=1.0).sample(10)
@@ -179,6 +187,7 @@ class OutputError(MissDPError, OSError):
 
     Examples
     --------
+    >>> from missdp.errors import OutputError
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((Categorical(name="sex", levels=("f", "m")),))
     >>> try:
@@ -196,6 +205,7 @@ class CheckFailedError(MissDPError, AssertionError):
 
     Examples
     --------
+    >>> from missdp.errors import CheckFailedError
     >>> issubclass(CheckFailedError, AssertionError)
     True
     """
@@ -208,6 +218,7 @@ class MissDPWarning(UserWarning):
 
     Examples
     --------
+    >>> from missdp.errors import MissDPWarning, SchemaWarning
     >>> import warnings
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", MissDPWarning)  # warnings of this library become errors
@@ -260,6 +271,7 @@ class MissingDependencyError(MissDPError, ImportError):
 
     Examples
     --------
+    >>> from missdp.errors import MissingDependencyError
     >>> try:
     ...     raise MissingDependencyError("Excel files need pip install 'missdp[excel]'")
     ... except ImportError as error:
@@ -291,6 +303,7 @@ class replacing(AbstractContextManager[None]):  # noqa: N801 - reads as a statem
 
     Examples
     --------
+    >>> from missdp.errors import DataError, replacing
     >>> try:
     ...     with replacing(ValueError, by=DataError("a cell is not a number")):
     ...         float("a private value")
@@ -370,6 +383,7 @@ def import_optional(name: str, *, purpose: str) -> Any:
 
     Examples
     --------
+    >>> from missdp.errors import EXTRA_OF, import_optional
     >>> EXTRA_OF["matplotlib"]
     'plot'
     >>> import_optional("matplotlib", purpose="pictures").__name__  # doctest: +SKIP
@@ -414,6 +428,7 @@ def did_you_mean(
 
     Examples
     --------
+    >>> from missdp.errors import did_you_mean
     >>> did_you_mean("agee", ["sex", "age"]), did_you_mean("town", ["sex", "age"])
     (". Did you mean 'age'?", '')
     >>> did_you_mean("averge", ["mean", "sd"], synonyms={"average": "mean"})
@@ -454,6 +469,7 @@ def check_integer(name: str, value: Any, *, min_value: int = 1) -> int:
 
     Examples
     --------
+    >>> from missdp.errors import check_integer
     >>> check_integer("rows", 3.0)
     3
     """
@@ -512,6 +528,7 @@ def check_epsilon(epsilon: Any, name: str = "epsilon") -> None:
 
     Examples
     --------
+    >>> from missdp.errors import check_epsilon
     >>> check_epsilon(1.0)
     """
     value = _finite(epsilon)
@@ -574,6 +591,7 @@ def names_of(what: str, names: str | Iterable[str]) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from missdp.errors import names_of
     >>> names_of("attributes", "age"), names_of("attributes", ["age", "sex"])
     (('age',), ('age', 'sex'))
     """
@@ -620,6 +638,7 @@ def check_number(
 
     Examples
     --------
+    >>> from missdp.errors import check_number
     >>> check_number("share", 0.5, max_value=1.0)
     0.5
     """

@@ -34,6 +34,7 @@ def clone(value: Any) -> Any:
 
     Examples
     --------
+    >>> from missdp.estimator import clone
     >>> from missdp import AllPairs
     >>> from missdp.accounting import Filter
     >>> model = AllPairs(epsilon=1.0, delta=1e-6, budget=Filter(2.0, 1e-5))
@@ -65,6 +66,7 @@ class Estimator:
 
     Examples
     --------
+    >>> from missdp.estimator import Estimator
     >>> class Doubler(Estimator):
     ...     def __init__(self, times=2):
     ...         self.times = times
@@ -161,6 +163,7 @@ class Transformer:
 
     Examples
     --------
+    >>> from missdp.estimator import Transformer
     >>> class Adder(Transformer):
     ...     def fit(self, X, y=None):
     ...         return self

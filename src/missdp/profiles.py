@@ -54,6 +54,7 @@ def delta_of(events: Event | Iterable[Event], epsilon: float) -> float:
 
     Examples
     --------
+    >>> from missdp.profiles import delta_of
     >>> from missdp.accounting import PureEvent
     >>> delta_of([PureEvent(epsilon=0.5)] * 2, 1.0)
     0.0

@@ -78,6 +78,7 @@ def progress_bar(
 
     Examples
     --------
+    >>> from missdp.evaluate import progress_bar
     >>> with progress_bar() as progress:
     ...     progress("training", 0.5)
     >>> with progress_bar(write=print) as progress:

@@ -59,6 +59,7 @@ class FixedRequirements(Condition):
 
     Examples
     --------
+    >>> from missdp.ground_truth import FixedRequirements
     >>> FixedRequirements().holds_for_every_mask
     True
     """
@@ -99,6 +100,7 @@ class DataChosenRequirements(Condition):
 
     Examples
     --------
+    >>> from missdp.ground_truth import DataChosenRequirements
     >>> DataChosenRequirements(attributes=("age", "sex"), smallest=1).attributes
     ('age', 'sex')
     """
@@ -212,6 +214,7 @@ class ChosenRequirements(Condition):
 
     Examples
     --------
+    >>> from missdp.ground_truth import ChosenRequirements
     >>> print(ChosenRequirements(among=(("age",), ("age", "sex")), largest_share=0.5))
     Marginals were chosen from the data among 2 that were fixed in advance, up to a cap; none
     gets more than 0.5 of it.

@@ -61,6 +61,7 @@ class Record(metaclass=Checked):
 
     Examples
     --------
+    >>> from missdp.serialization import Record
     >>> from pydantic.dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Span(Record):
@@ -330,6 +331,8 @@ def pack(value: Any) -> Any:
 
     Examples
     --------
+    >>> import math
+    >>> from missdp.serialization import pack
     >>> pack({"a": (1, 2.5), "b": {("x", "y"): math.inf}})
     {'a': [1, 2.5], 'b': {'kind': 'mapping', 'items': [[['x', 'y'], {'kind': 'float', 'is':
     'inf'}]]}}
@@ -496,6 +499,7 @@ def unseal(document: Mapping[str, Any], *, name: str = "the file") -> dict[str, 
 
     Examples
     --------
+    >>> from missdp.serialization import seal, unseal
     >>> unseal(seal({"epsilon": 1.0}))
     {'epsilon': 1.0}
     """

@@ -37,6 +37,7 @@ class Spool:
 
     Examples
     --------
+    >>> from missdp.spool import Spool
     >>> import pyarrow as pa
     >>> spool = Spool([pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [3]})])
     >>> len(spool), [batch["a"].to_pylist() for batch in spool]

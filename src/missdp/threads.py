@@ -42,6 +42,7 @@ def one_blas_thread() -> Iterator[None]:
 
     Examples
     --------
+    >>> from missdp.threads import one_blas_thread
     >>> import numpy as np
     >>> with one_blas_thread():
     ...     total = np.ones((2, 2)) @ np.ones(2)
@@ -121,6 +122,7 @@ def map_in_order(
 
     Examples
     --------
+    >>> from missdp.threads import map_in_order
     >>> list(map_in_order(lambda x: x * x, [1, 2, 3], n_jobs=2))
     [1, 4, 9]
     """

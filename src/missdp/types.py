@@ -16,6 +16,8 @@ class ArrayType:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.types import Floats
     >>> Floats.__metadata__[0].checked(np.zeros(2)).tolist()
     [0.0, 0.0]
     """

@@ -76,6 +76,7 @@ def format_number(value: float, *, digits: int = 4, up: bool = True) -> str:
 
     Examples
     --------
+    >>> from missdp.words import format_number
     >>> format_number(0.123412), format_number(0.123412, up=False)
     ('0.1235', '0.1234')
     """
@@ -118,6 +119,7 @@ class Risk(Record):
 
     Examples
     --------
+    >>> from missdp.words import Risk
     >>> from missdp.accounting import Guarantee
     >>> risk = Risk.from_guarantee(Guarantee(1.0), prior=0.1)
     >>> round(risk.lowest, 3), round(risk.highest, 3), risk.chance
@@ -324,6 +326,7 @@ def in_a_line(guarantee: Guarantee) -> str:
 
     Examples
     --------
+    >>> from missdp.words import in_a_line
     >>> from missdp.accounting import Guarantee
     >>> in_a_line(Guarantee(1.0))[-25:]
     'It rests on no condition.'

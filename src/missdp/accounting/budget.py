@@ -203,6 +203,7 @@ class Budget:
 
         Examples
         --------
+        >>> from missdp import Filter
         >>> budget = Filter(1.0, 1e-5)
         >>> parts = [budget.reserve(Filter(0.2, 1e-6, measure="gdp")) for _ in range(5)]
         >>> round(budget.remaining_epsilon, 2)
@@ -486,6 +487,8 @@ class Filter(Budget):
 
         Examples
         --------
+        >>> from missdp import Filter
+        >>> from missdp.accounting import Cost
         >>> budget = Filter.from_cost(Cost(privacy_measure="zcdp", amount=0.02), delta=1e-6)
         >>> budget.remaining.amount, round(budget.epsilon, 2)
         (0.02, 0.9)

@@ -70,6 +70,7 @@ def epsilon_of(events: Event | Iterable[Event], delta: float) -> float:
 
     Examples
     --------
+    >>> from missdp.accounting import epsilon_of
     >>> from missdp.accounting import LaplaceEvent
     >>> epsilon_of([LaplaceEvent(sensitivity=1, scale=2.0)] * 2, 0.0)
     1.0
@@ -125,6 +126,7 @@ def proven_epsilon(
 
     Examples
     --------
+    >>> from missdp.accounting import proven_epsilon
     >>> from missdp.accounting import LaplaceEvent
     >>> proven_epsilon([LaplaceEvent(sensitivity=1, scale=2.0)], 0.0, "replace-one")
     1.0

@@ -92,6 +92,7 @@ class Event(Record, abstract=True):
 
     Examples
     --------
+    >>> from missdp.accounting import Event, LaplaceEvent
     >>> event = LaplaceEvent(sensitivity=1, scale=2.0, required={"age"})
     >>> Event.from_json(event.to_json()) == event
     True
@@ -219,6 +220,7 @@ class PureEvent(Event):
 
     Examples
     --------
+    >>> from missdp.accounting import PureEvent
     >>> PureEvent(epsilon=0.5).to_replace_one().epsilon
     1.0
     """
@@ -265,6 +267,7 @@ class SelectionEvent(PureEvent):
 
     Examples
     --------
+    >>> from missdp.accounting import SelectionEvent
     >>> SelectionEvent(epsilon=0.5).to_replace_one().epsilon
     1.0
     """
@@ -319,6 +322,7 @@ class LaplaceEvent(_NoiseEvent):
 
     Examples
     --------
+    >>> from missdp.accounting import LaplaceEvent
     >>> LaplaceEvent(sensitivity=1, scale=2.0).to_replace_one().sensitivity
     2.0
     """
@@ -365,6 +369,7 @@ class GaussianEvent(_NoiseEvent):
 
     Examples
     --------
+    >>> from missdp.accounting import GaussianEvent
     >>> GaussianEvent(sensitivity=1, sigma=5.0).to_replace_one().sensitivity
     2.0
     """
@@ -400,6 +405,7 @@ class ApproximateEvent(Event):
 
     Examples
     --------
+    >>> from missdp.accounting import ApproximateEvent
     >>> ApproximateEvent(epsilon=1.0, delta=1e-6).to_replace_one().epsilon
     2.0
     """
@@ -444,6 +450,7 @@ class ZCDPEvent(Event):
 
     Examples
     --------
+    >>> from missdp.accounting import ZCDPEvent
     >>> ZCDPEvent(rho=0.1).to_replace_one().rho
     0.4
     """
@@ -487,6 +494,7 @@ class RDPEvent(Event):
 
     Examples
     --------
+    >>> from missdp.accounting import RDPEvent
     >>> from missdp.accounting import epsilon_of
     >>> event = RDPEvent(orders=(2.0, 8.0), epsilons=(0.1, 0.4))
     >>> epsilon_of(event, 1e-6) > 1
@@ -541,6 +549,7 @@ class SampledGaussianEvent(Event):
 
     Examples
     --------
+    >>> from missdp.accounting import SampledGaussianEvent
     >>> from missdp.accounting import epsilon_of
     >>> event = SampledGaussianEvent(rate=0.01, noise_multiplier=4.0, steps=100)
     >>> epsilon_of(event, 1e-6) < 0.5
@@ -578,6 +587,7 @@ def flatten(events: Event | Iterable[Event]) -> tuple[Event, ...]:
 
     Examples
     --------
+    >>> from missdp.accounting import PureEvent, flatten
     >>> [event.epsilon for event in flatten([PureEvent(epsilon=1), PureEvent(epsilon=2)])]
     [1.0, 2.0]
     """

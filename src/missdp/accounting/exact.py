@@ -159,6 +159,7 @@ def scale_for(sensitivity: float, epsilon: float, *, count: int = 1) -> float:
 
     Examples
     --------
+    >>> from missdp.accounting import scale_for
     >>> scale_for(1.0, 0.1), scale_for(1.0, 0.7, count=3)
     (10.0, 4.2857142857142865)
     """
@@ -216,6 +217,7 @@ def replace_one_of(epsilon: float, delta: float) -> tuple[float, float]:
 
     Examples
     --------
+    >>> from missdp.accounting import replace_one_of
     >>> replace_one_of(1.0, 0.0)
     (2.0, 0.0)
     """
@@ -350,6 +352,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
     Examples
     --------
+    >>> from missdp.accounting import zcdp_rho
     >>> [round(zcdp_rho(epsilon, 1e-6), 4) for epsilon in (1, 2, 3)]
     [0.0244, 0.0882, 0.1851]
     """

@@ -67,6 +67,8 @@ class CheckedLog(tuple[Event, ...]):
 
     No other check follows.
 
+    >>> from missdp.accounting import FilterEvent, PureEvent
+    >>> from missdp.accounting.filters import CheckedLog
     >>> FilterEvent(capacity=PureEvent(epsilon=0.1), log=CheckedLog([PureEvent(epsilon=0.1)])).log
     (PureEvent(label='', required=None, adjacency='add-remove', epsilon=0.1),)
     """
@@ -112,6 +114,7 @@ class FilterEvent(Event):
 
     Examples
     --------
+    >>> from missdp.accounting import FilterEvent
     >>> from missdp.accounting import PureEvent, epsilon_of
     >>> event = FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.2)])
     >>> epsilon_of(event, 0.0)
@@ -230,6 +233,7 @@ def releases(events: Event | Iterable[Event]) -> tuple[Event, ...]:
 
     Examples
     --------
+    >>> from missdp.accounting import FilterEvent, PureEvent, releases
     >>> inner = FilterEvent(capacity=PureEvent(epsilon=0.5), log=[PureEvent(epsilon=0.2)])
     >>> outer = FilterEvent(capacity=PureEvent(epsilon=1.0), log=[PureEvent(epsilon=0.1), inner])
     >>> [event.epsilon for event in releases(outer)]

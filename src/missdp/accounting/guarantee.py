@@ -211,6 +211,7 @@ class Guarantee(Record):
 
         Examples
         --------
+        >>> from missdp import Guarantee
         >>> from missdp.accounting import PureEvent
         >>> Guarantee.from_events([PureEvent(epsilon=0.5), PureEvent(epsilon=0.25)]).epsilon
         0.75
@@ -282,6 +283,7 @@ class Guarantee(Record):
 
         Examples
         --------
+        >>> from missdp import Guarantee
         >>> Guarantee(1.0).compose(Guarantee(0.5)).epsilon
         1.5
         """
@@ -319,6 +321,7 @@ class Guarantee(Record):
 
         Examples
         --------
+        >>> from missdp import Guarantee
         >>> Guarantee(1.0).to_replace_one().epsilon
         2.0
         """
@@ -408,6 +411,7 @@ class Guarantee(Record):
 
         Examples
         --------
+        >>> from missdp import Guarantee
         >>> print(Guarantee(1.0).explain(prior=0.1))
         Suppose that someone who knows all other rows gives a probability of 10 % to this: this
         person's row is in the table.

@@ -454,6 +454,7 @@ class Cost:
 
     Examples
     --------
+    >>> from missdp.accounting import Cost
     >>> Cost(privacy_measure="zcdp", amount=0.02).event()
     ZCDPEvent(label='', required=None, adjacency='add-remove', rho=0.02)
     """
@@ -491,6 +492,7 @@ class Cost:
 
         Examples
         --------
+        >>> from missdp.accounting import Cost
         >>> round(Cost.from_epsilon("zcdp", 1.0, 1e-6).amount, 4)
         0.0244
         """
@@ -552,6 +554,7 @@ class Cost:
 
         Examples
         --------
+        >>> from missdp.accounting import Cost
         >>> Cost(privacy_measure="pure", amount=0.5).event(label="bins").epsilon
         0.5
         """

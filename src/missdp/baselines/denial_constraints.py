@@ -108,6 +108,7 @@ def constraint_texts(constraints: Constraints) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from missdp.baselines.denial_constraints import constraint_texts
     >>> constraint_texts("t1&t2&EQ(t1.id,t2.id); t1&t2&EQ(t1.key,t2.key)")
     ('t1&t2&EQ(t1.id,t2.id)', 't1&t2&EQ(t1.key,t2.key)')
     """
@@ -145,6 +146,7 @@ def read_constraints(constraints: Constraints, schema: Schema) -> tuple[DenialCo
 
     Examples
     --------
+    >>> from missdp.baselines.denial_constraints import read_constraints
     >>> from missdp import Categorical, Schema
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in ("zip", "city")))
     >>> (constraint,) = read_constraints("t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)", schema)

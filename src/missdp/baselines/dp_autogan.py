@@ -119,6 +119,7 @@ class DPAutoGAN(Synthesizer):
 
     Examples
     --------
+    >>> from missdp import DPAutoGAN
     >>> from missdp.datasets import yrbss
     >>> model = DPAutoGAN(epsilon=1.0, steps=4).fit(yrbss().table())
     >>> model.sample(5).shape

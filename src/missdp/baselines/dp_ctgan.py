@@ -114,6 +114,7 @@ class DPCTGAN(Synthesizer):
 
     Examples
     --------
+    >>> from missdp import DPCTGAN
     >>> from missdp.datasets import yrbss
     >>> model = DPCTGAN(epsilon=1.0, steps=4).fit(yrbss().table())
     >>> model.sample(5).shape

@@ -122,6 +122,7 @@ class DPMisGAN(Synthesizer):
 
     Examples
     --------
+    >>> from missdp import DPMisGAN
     >>> from missdp.datasets import yrbss
     >>> model = DPMisGAN(epsilon=1.0, steps=4).fit(yrbss().table())
     >>> model.sample(5, missing_values="keep").shape

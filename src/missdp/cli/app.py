@@ -120,6 +120,8 @@ def app() -> None:
 def in_option_words(error: MissDPError, arguments: Sequence[str]) -> str:
     """Return the text of an error with options of the command in place of Python parameters.
 
+    >>> from missdp.cli.app import in_option_words
+    >>> from missdp.errors import ParameterError
     >>> error = ParameterError("missing='level' keeps no cells. Use missing='joint'")
     >>> in_option_words(error, ["synthesize"])
     '--strategy level keeps no cells. Use --strategy joint'

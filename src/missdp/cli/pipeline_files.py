@@ -94,6 +94,7 @@ def load_pipeline(
 
     Examples
     --------
+    >>> from missdp.cli.pipeline_files import load_pipeline
     >>> import tempfile, pathlib
     >>> text = '''
     ... delta = 1e-6

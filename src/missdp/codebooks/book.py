@@ -214,6 +214,8 @@ class CodeBook:
 
     Examples
     --------
+    >>> from missdp.codebooks import CodeBook
+    >>> from missdp.codebooks.book import Value, Variable
     >>> sex = Variable(name="sex", source="page 1", domain="levels",
     ...                values=(Value("1", "woman"), Value("2", "man"), Value("9", "Refused", True)))
     >>> pay = Variable(name="income", source="page 2", domain="number")

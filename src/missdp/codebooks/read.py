@@ -43,6 +43,7 @@ def read_codebook(path: str | Path) -> CodeBook:
 
     Examples
     --------
+    >>> from missdp.codebooks import read_codebook
     >>> import json, pathlib, tempfile
     >>> fields = [{"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 120}}]
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -137,6 +137,7 @@ def _condition_of(branch: str, fields: Mapping[str, str]) -> str | None:
     Comparisons of fields with constants, joined by "and" and "or", in parentheses are translated.
     Functions, sums, other events, and comparisons of two fields or with empty text are not.
 
+    >>> from missdp.codebooks.redcap import _condition_of
     >>> fields = {"sex": "radio", "age": "text", "drugs": "checkbox"}
     >>> text = _condition_of("[sex] = '2' and ([age] >= 18 or [drugs(3)] = '1')", fields)
     >>> print(text.replace("`", ""))

@@ -37,6 +37,7 @@ class Dataset:
 
     Examples
     --------
+    >>> from missdp.datasets import yrbss
     >>> yrbss().schema().names[:3]
     ('age', 'gender', 'grade')
     """
@@ -89,6 +90,7 @@ def yrbss() -> Dataset:
 
     Examples
     --------
+    >>> from missdp.datasets import yrbss
     >>> yrbss().table()
     Table(age, gender, grade, ...)
     """

@@ -63,6 +63,7 @@ def duckdb_rows(path: str | Path, *, table: str | None = None, query: str | None
 
     Examples
     --------
+    >>> from missdp.engines import duckdb_rows
     >>> import tempfile
     >>> import duckdb
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -155,6 +156,8 @@ def sql_rows(url: str, *, table: str | None = None, query: str | None = None) ->
 
     Examples
     --------
+    >>> import contextlib
+    >>> from missdp.engines import sql_rows
     >>> import sqlite3, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with contextlib.closing(sqlite3.connect(f"{folder}/a.db")) as made:

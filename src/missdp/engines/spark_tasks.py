@@ -251,6 +251,8 @@ def sample_spark(
     --------
     >>> from missdp.synth import load
     >>> from missdp.engines import sample_spark
+    >>> from pyspark.sql import SparkSession  # doctest: +SKIP
+    >>> spark = SparkSession.builder.getOrCreate()  # doctest: +SKIP
     >>> rows = sample_spark(load("model.json"), spark, 10**9)  # doctest: +SKIP
     >>> rows.write.parquet("s3a://bucket/synthetic")  # doctest: +SKIP
     """

@@ -66,6 +66,7 @@ class Estimates(Record):
 
     Examples
     --------
+    >>> from missdp.estimate import Estimates
     >>> parts = {"noise": (0.3,), "sampling": (0.4,), "missing": (0.0,)}
     >>> facts = {"rows": (900.0,), "confidence": 0.95, "flags": ()}
     >>> found = Estimates("mean(age)", ("all",), (40.0,), **parts, **facts)

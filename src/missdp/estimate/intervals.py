@@ -69,6 +69,7 @@ def estimate(
 
     Examples
     --------
+    >>> from missdp.estimate import estimate
     >>> import pandas as pd
     >>> from missdp import AllPairs, Categorical, Numeric, Schema
     >>> schema = Schema((
@@ -122,6 +123,7 @@ def regress(model: Synthesizer, formula: str, *, confidence: float = 0.95) -> Es
 
     Examples
     --------
+    >>> from missdp.estimate import regress
     >>> import pandas as pd
     >>> from missdp import AllPairs, Categorical, Numeric, Schema
     >>> schema = Schema((

@@ -67,6 +67,7 @@ class SensitivityAnalysis(Record):
 
     Examples
     --------
+    >>> from missdp.estimate import Estimates, SensitivityAnalysis
     >>> parts = {"noise": (0.3,), "sampling": (0.4,), "missing": (0.1,)}
     >>> facts = {"rows": (900.0,), "confidence": 0.95, "flags": ()}
     >>> means = (40.0,), (42.0,)
@@ -221,6 +222,7 @@ def sensitivity(
 
     Examples
     --------
+    >>> from missdp.estimate import sensitivity
     >>> import pandas as pd
     >>> from missdp import AllPairs, Categorical, Numeric, Schema
     >>> schema = Schema((

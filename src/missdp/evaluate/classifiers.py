@@ -158,6 +158,7 @@ class ClassifierF1(Record):
 
     Examples
     --------
+    >>> from missdp.evaluate import ClassifierF1
     >>> scores = {"LogisticRegression": 0.5, "RandomForest": 0.7}
     >>> found = ClassifierF1({"a": scores}, (), held_out=True)
     >>> found.mean, found.by_learner
@@ -246,6 +247,8 @@ def holdout(table: Table, *, random_state: int, share: float = 0.3) -> tuple[Tab
 
     Examples
     --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import holdout
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> fit, test = holdout(Table.from_codes(schema, {"a": [0, 1] * 5}), random_state=0)
     >>> len(fit), len(test)
@@ -332,6 +335,8 @@ def classifier_f1(
 
     Examples
     --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import classifier_f1
     >>> import numpy as np
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
     >>> codes = np.arange(200) % 2

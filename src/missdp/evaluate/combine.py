@@ -32,6 +32,7 @@ class Combined:
 
     Examples
     --------
+    >>> from missdp.evaluate import Combined
     >>> low, high = Combined(estimate=0.5, variance=0.0001, degrees=30.0).interval()
     >>> round(low, 3), round(high, 3)
     (0.48, 0.52)
@@ -65,6 +66,7 @@ class Combined:
 
         Examples
         --------
+        >>> from missdp.evaluate import Combined
         >>> low, high = Combined(estimate=0.5, variance=0.0001, degrees=30.0).interval(0.8)
         >>> round(low, 3), round(high, 3)
         (0.487, 0.513)
@@ -121,6 +123,7 @@ def combine_estimates(estimates: ArrayLike, variances: ArrayLike) -> Combined:
 
     Examples
     --------
+    >>> from missdp.evaluate import combine_estimates
     >>> found = combine_estimates([0.50, 0.52, 0.48, 0.51], [1e-4] * 4)
     >>> round(found.estimate, 4), round(found.variance, 6)
     (0.5025, 0.000265)

@@ -80,6 +80,7 @@ class MarginalDistance(_ByClique):
 
     Examples
     --------
+    >>> from missdp.evaluate import MarginalDistance
     >>> found = MarginalDistance(1, {("a",): 0.1, ("b",): 0.3})
     >>> found.mean, found.max
     (0.2, 0.3)
@@ -204,6 +205,7 @@ def marginal_distance(
 
     Examples
     --------
+    >>> from missdp.evaluate import marginal_distance
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
@@ -324,6 +326,7 @@ def missing_mask(table: Table) -> NDArray[np.bool_]:
 
     Examples
     --------
+    >>> from missdp.evaluate import missing_mask
     >>> from missdp import Categorical, Schema, Table
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
     >>> missing_mask(Table.from_codes(schema, {"a": [0, 2]})).tolist()
@@ -352,6 +355,7 @@ def missing_patterns(table: Table) -> dict[tuple[str, ...], int]:
 
     Examples
     --------
+    >>> from missdp.evaluate import missing_patterns
     >>> from missdp import Categorical, Schema, Table
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
     >>> missing_patterns(Table.from_codes(schema, {"a": [0, 2, 1]}))
@@ -393,6 +397,7 @@ class MissingFidelity(_ByClique):
 
     Examples
     --------
+    >>> from missdp.evaluate import MissingFidelity
     >>> found = MissingFidelity({"a": 0.2}, {"a": 0.3}, {}, 0.1)
     >>> round(found.max_rate_difference, 3)
     0.1
@@ -540,6 +545,7 @@ def missing_fidelity(
 
     Examples
     --------
+    >>> from missdp.evaluate import missing_fidelity
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((Categorical(name="a", levels=("x", "y"), nullable=True),))
@@ -625,6 +631,7 @@ class MissingnessByKind(Record):
 
     Examples
     --------
+    >>> from missdp.evaluate import MissingnessByKind
     >>> found = MissingnessByKind({"pay": {"refused": 0.25}}, {"pay": {"refused": 0.5}})
     >>> found.mean_difference
     0.25
@@ -726,6 +733,7 @@ def missingness_by_kind(
 
     Examples
     --------
+    >>> from missdp.evaluate import missingness_by_kind
     >>> import pandas as pd
     >>> from missdp import Numeric, Schema
     >>> pay = Numeric(name="pay", lower=0, upper=9, nullable=True, refused=(-7,))

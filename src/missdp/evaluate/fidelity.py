@@ -99,6 +99,7 @@ class Fidelity(Record):
 
     Examples
     --------
+    >>> from missdp.evaluate import Fidelity
     >>> scores = {"two_way_deciles": 0.04}
     >>> found = Fidelity(scores, ks={}, truth={}, synthetic={}, by_chance=0.02, rows=500)
     >>> found.verdict.endswith("2.0 times as far.")
@@ -207,6 +208,8 @@ def fidelity(
 
     Examples
     --------
+    >>> from missdp import Numeric, Schema
+    >>> from missdp.evaluate import fidelity
     >>> import pandas as pd
     >>> schema = Schema((Numeric(name="pay", lower=0, upper=100),))
     >>> one, two = pd.DataFrame({"pay": [1, 2, 3, 4]}), pd.DataFrame({"pay": [1, 2, 3, 40]})
@@ -458,6 +461,9 @@ def plot_columns(
 
     Examples
     --------
+    >>> from missdp import Schema
+    >>> from missdp.evaluate import plot_columns
+    >>> from pathlib import Path
     >>> import tempfile
     >>> import pandas as pd
     >>> from missdp import Categorical

@@ -68,6 +68,8 @@ class MissingMechanism(Record, abstract=True):
 
     Examples
     --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import MCAR
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50})
     >>> MCAR(rate=0.2).apply(table, random_state=0).schema.nullable
@@ -145,6 +147,8 @@ class MissingMechanism(Record, abstract=True):
 
         Examples
         --------
+        >>> from missdp import Categorical, Schema
+        >>> from missdp.evaluate import DeclaredMechanism
         >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))
         >>> itself = {"smoker": {"smoker": {"yes": 1.0}}}  # smokers answer less often
         >>> known = DeclaredMechanism(intercepts={"smoker": 0.0}, weights=itself)
@@ -185,6 +189,8 @@ class MissingMechanism(Record, abstract=True):
 
         Examples
         --------
+        >>> from missdp import Categorical, Schema, Table
+        >>> from missdp.evaluate import MCAR
         >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
         >>> table = Table.from_codes(schema, {"a": [0, 1]})
         >>> MCAR(rate=0.2).probabilities(table, random_state=0)["a"].tolist()
@@ -301,6 +307,7 @@ class MCAR(MissingMechanism):
 
     Examples
     --------
+    >>> from missdp import Categorical, Schema, Table
     >>> from missdp.evaluate import MCAR, missing_mask
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50})
@@ -416,6 +423,8 @@ class DeclaredMechanism(MissingMechanism):
 
     Examples
     --------
+    >>> from missdp import Categorical, Schema
+    >>> from missdp.evaluate import DeclaredMechanism
     >>> schema = Schema((
     ...     Categorical(name="sex", levels=("female", "male")),
     ...     Categorical(name="smoker", levels=("no", "yes")),
@@ -571,6 +580,8 @@ class MAR(_Fitted):
 
     Examples
     --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import MAR
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50, "b": [0, 0, 1, 1] * 25})
     >>> MAR(rate=0.3, drivers=("a",)).apply(table, random_state=0).schema.nullable
@@ -628,6 +639,8 @@ class MNAR(_Fitted):
 
     Examples
     --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import MNAR
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "ab"))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50, "b": [0, 0, 1, 1] * 25})
     >>> MNAR(rate=0.3).apply(table, random_state=0).schema.nullable
@@ -686,6 +699,8 @@ class SelfMasking(_Fitted):
 
     Examples
     --------
+    >>> from missdp import Categorical, Schema, Table
+    >>> from missdp.evaluate import SelfMasking
     >>> schema = Schema((Categorical(name="a", levels=("x", "y")),))
     >>> table = Table.from_codes(schema, {"a": [0, 1] * 50})
     >>> chance = SelfMasking(rate=0.3).probabilities(table, random_state=0)["a"]

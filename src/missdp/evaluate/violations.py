@@ -38,6 +38,7 @@ class RuleViolations(Record):
 
     Examples
     --------
+    >>> from missdp.evaluate import RuleViolations
     >>> found = RuleViolations(200, 3, {"start <= end": 2, "never a = 'x'": 1})
     >>> found.share, found.shares["start <= end"]
     (0.015, 0.01)
@@ -113,6 +114,7 @@ def rule_violations(data: Any, *, schema: Schema | None = None) -> RuleViolation
 
     Examples
     --------
+    >>> from missdp.evaluate import rule_violations
     >>> import pandas as pd
     >>> from missdp import Numeric, Schema
     >>> from missdp.schema import Always

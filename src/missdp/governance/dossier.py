@@ -66,6 +66,7 @@ class About:
 
     Examples
     --------
+    >>> from missdp.governance.dossier import About
     >>> About(title="Patients").title
     'Patients'
     """
@@ -199,6 +200,7 @@ def _maintained(facts: ModelSummary) -> bytes:
 def _in_csv(value: object) -> str:
     """Return a cell that spreadsheets do not read as a formula.
 
+    >>> from missdp.governance.dossier import _in_csv
     >>> _in_csv("=1+1"), _in_csv("age"), _in_csv(-0.5)
     ("'=1+1", 'age', '-0.5')
     """

@@ -74,6 +74,7 @@ class Started:
 
     Examples
     --------
+    >>> from missdp.governance import Ledger
     >>> import tempfile
     >>> from missdp.accounting import PureEvent
     >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
@@ -124,6 +125,7 @@ class Purpose:
 
     Examples
     --------
+    >>> from missdp.governance import Purpose
     >>> Purpose("annual report", ticket="T-17").unit
     'row'
     """
@@ -252,6 +254,7 @@ class Ledger:
 
         Examples
         --------
+        >>> from missdp.governance import Ledger
         >>> import tempfile
         >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
         >>> ledger.create("patients-2026", epsilon=1.0)
@@ -349,6 +352,7 @@ class Ledger:
 
         Examples
         --------
+        >>> from missdp.governance import Ledger
         >>> import tempfile
         >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db", who="ada")
         >>> ledger.create("patients-2026", epsilon=1.0)

@@ -177,6 +177,7 @@ _WORDS = re.compile(r"('(?:[^'\\]|\\.)*')|`([^`]*)`|(\w+)")
 def _rule(text: str, labels: Mapping[str, str]) -> str:
     """Return a rule with attributes as quoted labels and unchanged values.
 
+    >>> from missdp.governance.pages import _rule
     >>> _rule("age < 20 and smk = 'smk'", {"age": "age", "smk": "Smokes daily"})
     "age < 20 and “Smokes daily” = 'smk'"
     """

@@ -76,6 +76,7 @@ class Planned(Record):
 
     Examples
     --------
+    >>> from missdp.governance import Planned
     >>> noise = {"one_way": 3.0, "two_way": 8.0, "fitted": 0.05, "clear": 0.1, "seconds": 2.0}
     >>> shares = {"swamped": {"uniform": 0.1}, "widths": {"age": 0.9}, "ground_truth": None}
     >>> Planned(epsilon=1.0, delta=1e-6, **noise, **shares).widths["age"]
@@ -138,6 +139,7 @@ class Plan(Record):
 
     Examples
     --------
+    >>> from missdp.governance import Plan
     >>> Plan(method="mst", rows=2000, rehearsed_rows=2000).bound
     1
     """
@@ -355,6 +357,7 @@ def plan(
 def number_of_fits(columns: int, epsilons: int) -> tuple[int, int]:
     """Return the number of epsilons with a rehearsed fit, and the number of fits for each.
 
+    >>> from missdp.governance.plan import number_of_fits
     >>> [number_of_fits(columns, 3) for columns in (4, 8, 10, 16)] + [number_of_fits(4, 1)]
     [(3, 2), (3, 1), (2, 1), (1, 1), (1, 3)]
     """

@@ -72,6 +72,7 @@ _WIDTH = 2 * NormalDist().inv_cdf(0.975)  # width of a 95 % interval, in standar
 def _shares(size: int, marginals: Marginals) -> Floats:
     """Return the assumed shares of ``size`` levels.
 
+    >>> from missdp.governance.rehearsal import _shares
     >>> _shares(2, "zipf").round(2).tolist()
     [0.67, 0.33]
     """
@@ -545,6 +546,7 @@ class Rehearsal:
 def _spread_places(size: int, chosen: int) -> list[int]:
     """Return distant places of a sorted grid: the middle, both ends, or more places.
 
+    >>> from missdp.governance.rehearsal import _spread_places
     >>> [_spread_places(size, chosen) for size, chosen in [(3, 1), (3, 2), (5, 3), (2, 1)]]
     [[1], [0, 2], [0, 2, 4], [1]]
     """

@@ -51,6 +51,7 @@ def template(name: str) -> Any:
 def plain_text(text: object, max_length: int | None = _LONGEST) -> str:
     r"""Return a text in one line without control characters or marks that change its direction.
 
+    >>> from missdp.governance.rendering import plain_text
     >>> plain_text("  total\n\u202eincome\x00 "), plain_text("x" * 100, 5)
     ('total income', 'xxxx…')
     """
@@ -89,6 +90,7 @@ _MARKDOWN = re.compile(
 def _in_markdown(value: object) -> str:
     r"""Return a text that Markdown shows unchanged, without links.
 
+    >>> from missdp.governance.rendering import _in_markdown
     >>> print(_in_markdown("<b>[0.5](http://www.1x) www.-y.de"))
     \<b\>\[0.5\](http\://www\.1x) www\.-y\.de
     """
@@ -98,6 +100,7 @@ def _in_markdown(value: object) -> str:
 def _in_yaml(value: str | float) -> str:
     """Return a scalar of YAML: quoted text, or a number in every version of YAML.
 
+    >>> from missdp.governance.rendering import _in_yaml
     >>> _in_yaml("a: b"), _in_yaml(1e-6), _in_yaml(2.0)
     ('"a: b"', '0.000001', '2.0')
     """
@@ -109,6 +112,7 @@ def _in_yaml(value: str | float) -> str:
 def short(number: float) -> str:
     """Return a number with four digits. Whole and large numbers have all digits before the point.
 
+    >>> from missdp.governance.rendering import short
     >>> short(1.63018), short(1995.0), short(19654.3), short(1484705.0)
     ('1.63', '1995', '19,654', '1,484,705')
     """
@@ -120,6 +124,7 @@ def short(number: float) -> str:
 def percent(value: float, std: float | None = None) -> str:
     """Return a share in per cent, with the digits that its noise supports.
 
+    >>> from missdp.governance.rendering import percent
     >>> percent(0.12345, 0.02), percent(0.12345, 0.0004), percent(0.12345)
     ('12 %', '12.35 %', '12.3 %')
     """
@@ -132,6 +137,7 @@ def half_width(std: float, like: float | None = None) -> str:
 
     Its number of digits is the number for the standard deviation ``like``, if that is passed.
 
+    >>> from missdp.governance.rendering import half_width
     >>> half_width(0.01), half_width(0.0171), half_width(0.0021), half_width(0.0021, 0.0031)
     ('± 2.0', '± 3.4', '± 0.42', '± 0.5')
     """

@@ -38,6 +38,7 @@ def elimination_order(variables: int, scopes: Iterable[Clique]) -> list[Step]:
 
     Examples
     --------
+    >>> from missdp.ground_truth.elimination import elimination_order
     >>> elimination_order(3, [(0, 1), (0, 2)])
     [(1, frozenset({0})), (0, frozenset({2})), (2, frozenset())]
     """
@@ -75,6 +76,9 @@ def log_total(factors: Mapping[Clique, Floats], steps: Sequence[Step]) -> float:
 
     Examples
     --------
+    >>> import math
+    >>> import numpy as np
+    >>> from missdp.ground_truth.elimination import elimination_order, log_total
     >>> pairs = {(0, 1): np.log([[1.0, 2.0], [3.0, 4.0]]), (1,): np.log([1.0, 10.0])}
     >>> round(math.exp(log_total(pairs, elimination_order(2, pairs))))
     64

@@ -92,6 +92,7 @@ class AmplifiedEvent(Event):
 
     Examples
     --------
+    >>> from missdp.ground_truth import AmplifiedEvent, FixedRequirements
     >>> from missdp.accounting import BoundedObservation, PureEvent
     >>> event = AmplifiedEvent(
     ...     events=[PureEvent(epsilon=1.0, required={"a"})],
@@ -235,6 +236,7 @@ def ground_truth_guarantee(
 
     Examples
     --------
+    >>> from missdp.ground_truth import FixedRequirements, ground_truth_guarantee
     >>> from missdp.accounting import LaplaceEvent, MissingCompletelyAtRandom
     >>> marginals = [{"State"}, {"Occupation"}, {"Gender"}, {"Gender", "Income"}]
     >>> events = [LaplaceEvent(sensitivity=1, scale=4.0, required=names) for names in marginals]
@@ -305,6 +307,8 @@ def planned_ground_truth(
 
     Examples
     --------
+    >>> from missdp.accounting import MissingCompletelyAtRandom
+    >>> from missdp.ground_truth import planned_ground_truth
     >>> from missdp import MST
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
@@ -359,6 +363,8 @@ def epsilon_for_ground_truth(
 
     Examples
     --------
+    >>> from missdp.accounting import MissingCompletelyAtRandom
+    >>> from missdp.ground_truth import epsilon_for_ground_truth
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
@@ -516,6 +522,7 @@ def joint(
 
     Examples
     --------
+    >>> from missdp.ground_truth import FixedRequirements, ground_truth_guarantee, joint
     >>> from missdp.accounting import BoundedObservation, PureEvent
     >>> assumption, fixed = BoundedObservation(0.5), FixedRequirements()
     >>> event = PureEvent(epsilon=1.0, required={"a"})

@@ -65,6 +65,7 @@ def observation_probability(required: RequiredAttributes, observed: Mapping[str,
 
     Examples
     --------
+    >>> from missdp.ground_truth import observation_probability
     >>> observation_probability({"age", "income", "sex"}, {"age": 0.5, "income": 0.5})
     0.25
     """
@@ -110,6 +111,7 @@ def amplified_epsilon(probability: float, epsilon: float) -> float:
 
     Examples
     --------
+    >>> from missdp.ground_truth import amplified_epsilon
     >>> round(amplified_epsilon(0.5, 1.0), 4)
     0.6201
     """
@@ -162,6 +164,7 @@ def max_observation_probability(
 
     Examples
     --------
+    >>> from missdp.ground_truth import max_observation_probability
     >>> rates = {"a": 0.5, "b": 0.75, "c": 0.5}
     >>> max_observation_probability({"a", "b", "c"}, rates, smallest=2)
     0.375
@@ -219,6 +222,7 @@ def distinct_targets_bound(
 
     Examples
     --------
+    >>> from missdp.ground_truth import distinct_targets_bound
     >>> round(distinct_targets_bound([0.5, 0.5], attributes={"a", "b"}, observed={"a": 0.5}), 4)
     0.7809
     """
@@ -248,6 +252,7 @@ class MaskMixture:
 
     Examples
     --------
+    >>> from missdp.ground_truth import mask_mixture
     >>> bound = mask_mixture([{"a"}], [1.0], observed={"a": 0.5})
     >>> bound.exact, bound.relaxed
     (True, ())
@@ -330,6 +335,7 @@ def mask_mixture(
     --------
     The running example of Mohapatra et al.: State, Occupation, Gender, Gender x Income, at 1/4.
 
+    >>> from missdp.ground_truth import mask_mixture
     >>> bound = mask_mixture(
     ...     [{"State"}, {"Occupation"}, {"Gender"}, {"Gender", "Income"}],
     ...     [0.25] * 4,
@@ -443,6 +449,7 @@ def amplified_profile_delta(epsilon: float, *, probability: float, profile: Prof
 
     Examples
     --------
+    >>> from missdp.ground_truth import amplified_profile_delta
     >>> import math
     >>> step = lambda e: 0.0 if e >= 1.0 else 1 - math.exp(e - 1.0)   # a pure 1-DP profile
     >>> amplified_profile_delta(math.log(1 + 0.5 * (math.e - 1)), probability=0.5, profile=step)
@@ -505,6 +512,7 @@ def amplified_profile_epsilon(delta: float, *, probability: float, profile: Prof
 
     Examples
     --------
+    >>> from missdp.ground_truth import amplified_profile_epsilon
     >>> import math
     >>> pure = lambda e: max(0.0, 1 - math.exp(e - 1.0))
     >>> round(amplified_profile_epsilon(0.0, probability=0.5, profile=pure), 4)
@@ -568,6 +576,7 @@ def amplified_loss_distribution(
 
     Examples
     --------
+    >>> from missdp.ground_truth import amplified_loss_distribution
     >>> from dp_accounting.pld import privacy_loss_distribution as pld
     >>> gaussian = pld.from_gaussian_mechanism(1.0)
     >>> amplified = amplified_loss_distribution(gaussian, 0.5)

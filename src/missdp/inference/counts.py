@@ -17,6 +17,8 @@ _PLAIN, _PLAIN_END = 3.0, 2.0
 def precision_mean(one: tuple[Value, float], other: tuple[Value, float]) -> tuple[Value, float]:
     """Return the mean of two noisy numbers or tables by their precisions, and its noise.
 
+    >>> import numpy as np
+    >>> from missdp.inference.counts import precision_mean
     >>> precision_mean((np.array([2.0]), 1.0), (np.array([4.0]), 1.0))[0]
     array([3.])
     """
@@ -48,6 +50,8 @@ def enforce_decreasing_tails(counts: Floats, std: float) -> Floats:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.inference.counts import enforce_decreasing_tails
     >>> enforce_decreasing_tails(np.array([50.0, 40.0, -1.0, 3.0]), 2.0).tolist()
     [50.0, 40.0, 1.0, 1.0]
     """
@@ -69,6 +73,8 @@ def project_to_simplex(counts: Floats) -> Floats:
     Clipping at zero and dividing by the sum would assign the clipped negative noise to large cells
     in proportion. The projection subtracts one constant everywhere.
 
+    >>> import numpy as np
+    >>> from missdp.inference.counts import project_to_simplex
     >>> project_to_simplex(np.array([0.7, 0.5, -0.2])).round(2).tolist()
     [0.6, 0.4, 0.0]
     """

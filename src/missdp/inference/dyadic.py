@@ -68,6 +68,7 @@ class Histogram:
 def tree_depth(size: int) -> int:
     """Return the number of halvings of a grid with this number of cells.
 
+    >>> from missdp.inference.dyadic import tree_depth
     >>> tree_depth(2), tree_depth(5), tree_depth(8)
     (1, 3, 3)
     """
@@ -77,6 +78,7 @@ def tree_depth(size: int) -> int:
 def measured_levels(size: int, *, every: int) -> list[int]:
     """Return the levels that are counted, coarsest first: the finest, and every k-th above it.
 
+    >>> from missdp.inference.dyadic import measured_levels
     >>> measured_levels(100, every=1), measured_levels(100, every=3)
     ([1, 2, 3, 4, 5, 6, 7], [1, 4, 7])
     """
@@ -86,6 +88,8 @@ def measured_levels(size: int, *, every: int) -> list[int]:
 def node_counts(cells: NDArray[_Number], levels: Sequence[int]) -> list[NDArray[_Number]]:
     """Return the counts of the nodes of these levels of a tree. Level 1 has the two halves.
 
+    >>> import numpy as np
+    >>> from missdp.inference.dyadic import node_counts
     >>> [level.tolist() for level in node_counts(np.array([5, 1, 2]), [1, 2])]
     [[6, 2], [5, 1, 2, 0]]
     """
@@ -113,6 +117,8 @@ def occupied_range(counts: Ints, *, std: float, size: int) -> tuple[int, int]:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.inference.dyadic import occupied_range
     >>> occupied_range(np.array([3, -2, 900, 400, 1, 0, 2, -4]), std=2.0, size=60)
     (16, 32)
     """
@@ -159,6 +165,7 @@ def decaying_tail(rows: float, cells: int, *, even: float) -> tuple[Ints, Floats
 
     Examples
     --------
+    >>> from missdp.inference.dyadic import decaying_tail
     >>> stops, rows = decaying_tail(280.0, 9, even=140.0)
     >>> stops.tolist(), rows.round(1).tolist()
     ([1, 3, 6, 9], [110.5, 108.5, 49.7, 11.3])
@@ -208,6 +215,8 @@ def fit_histogram(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.inference.dyadic import fit_histogram
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
     >>> histogram = fit_histogram(counts, std=0.1, size=3, levels=[1, 2])
     >>> histogram.starts.tolist(), histogram.mass.round(3).tolist()
@@ -254,6 +263,8 @@ def tail_counts(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.inference.dyadic import tail_counts
     >>> counts = [np.array([60, 20]), np.array([50, 10, 20, 0])]
     >>> tail_counts(counts, std=0.5, size=3, levels=[1, 2], retained=(0, 2)).round(2).tolist()
     [[2.0, 3.0, 20.0, 0.35]]

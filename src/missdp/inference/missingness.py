@@ -84,6 +84,8 @@ def joint_chance(p: Floats, q: Floats, log_odds: float | Floats) -> Floats:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.inference.missingness import joint_chance
     >>> joint_chance(np.array([0.5]), np.array([0.5]), np.log(9.0))
     array([0.375])
     """
@@ -114,6 +116,8 @@ def log_odds_of_joint(p: Floats, q: Floats, total: Floats) -> Floats:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.inference.missingness import log_odds_of_joint
     >>> chances = np.full((100, 1), 0.5)
     >>> np.exp(log_odds_of_joint(chances, chances, np.array([37.5]))).round(2)
     array([9.])

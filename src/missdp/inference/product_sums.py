@@ -418,6 +418,8 @@ class Products(Record):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session import Products
     >>> blocks = {"sex": np.eye(2), "ill": np.array([[-0.5], [0.5]])}
     >>> single = {"sex": np.array([51.0, 48.0]), "ill": np.array([-20.0])}
     >>> pairs = {("sex", "ill"): np.array([[-12.0], [-8.0]])}

@@ -51,6 +51,7 @@ class Stage:
 
     Examples
     --------
+    >>> from missdp.pricing import RowDomain, trace
     >>> from missdp.pricing import RowClipper
     >>> (stage,) = trace([("clip", RowClipper(radius=0.5))], RowDomain(rows=100, columns=2))
     >>> stage.name, stage.domain_after.radius
@@ -139,6 +140,7 @@ def trace(steps: Iterable[tuple[str, StableTransformer]], domain: RowDomain) -> 
 
     Examples
     --------
+    >>> from missdp.pricing import RowDomain, trace
     >>> from missdp.pricing import MeanImputer, PCARankReducer
     >>> steps = [("impute", MeanImputer(max_incomplete=10, cells_per_row=1)),
     ...          ("pca", PCARankReducer(n_components=2, min_gap=0.2))]
@@ -192,6 +194,7 @@ class StandardisedFacts:
 
     Examples
     --------
+    >>> from missdp.pricing import RowDomain, StandardisedFacts
     >>> facts = StandardisedFacts(raw=RowDomain(rows=100, columns=2), label="mean", delta=1e-6)
     >>> facts.distance.replaced
     1

@@ -133,6 +133,7 @@ class RowDomain:
 
     Examples
     --------
+    >>> from missdp.pricing import RowDomain
     >>> RowDomain(rows=100, columns=3).diameter
     2.0
     """
@@ -182,6 +183,8 @@ class RowDomain:
 
         Examples
         --------
+        >>> from missdp import Categorical, Numeric, Schema
+        >>> from missdp.pricing import RowDomain
         >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
         ...                  Categorical(name="sex", levels=("f", "m"))))
         >>> RowDomain.of(schema, rows=1000)
@@ -234,6 +237,7 @@ class RowDomain:
 
         Examples
         --------
+        >>> from missdp.pricing import RowDomain
         >>> RowDomain(rows=2, columns=2).enforce([[3.0, 4.0], [0.0, float("nan")]])
         array([[0.6, 0.8],
                [0. , 0. ]])
@@ -302,6 +306,7 @@ def column_names(schema: Schema) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from missdp.pricing import column_names
     >>> from missdp import Categorical, Ordinal, Schema
     >>> column_names(Schema((Ordinal(name="grade", levels=("9", "10", "11")),
     ...                      Categorical(name="sex", levels=("f", "m")))))
@@ -376,6 +381,8 @@ def rows_of(table: Table) -> Floats:
 
     Examples
     --------
+    >>> from missdp import Categorical, Numeric, Schema, Table
+    >>> from missdp.pricing import rows_of
     >>> import pandas as pd
     >>> schema = Schema((Numeric(name="age", lower=0, upper=100, nullable=True),
     ...                  Categorical(name="sex", levels=("f", "m"))))
@@ -489,6 +496,7 @@ class TableDistance:
 
     Examples
     --------
+    >>> from missdp.pricing import TableDistance
     >>> step = TableDistance(replaced=1, shifted_rows=4, max_shift=0.5)
     >>> step.shift_l12, step.shift_frobenius
     (2.0, 1.0)
@@ -523,6 +531,7 @@ class TableDistance:
 
         Examples
         --------
+        >>> from missdp.pricing import TableDistance
         >>> TableDistance(replaced=1, shifted_rows=3, max_shift=0.1).forget_movement().replaced
         4
         """
@@ -564,6 +573,7 @@ class TableDistance:
 
         Examples
         --------
+        >>> from missdp.pricing import TableDistance
         >>> before = TableDistance(replaced=1)
         >>> after = before.after(rows=100, lipschitz=1.0, shift=0.5, shifted_rows=4, diameter=2.0)
         >>> after.shifted_rows, after.max_shift

@@ -83,6 +83,7 @@ class PrivateMean(PrivateEstimator):
 
     Examples
     --------
+    >>> from missdp.pricing import PrivateMean
     >>> estimator = PrivateMean(noise_multiplier=5.0, random_state=0).fit([[0.1], [0.3]] * 500)
     >>> round(float(estimator.mean_[0]), 1), round(estimator.guarantee_.epsilon, 3)
     (0.2, 0.9)
@@ -181,6 +182,7 @@ class PrivateCovariance(PrivateEstimator):
 
     Examples
     --------
+    >>> from missdp.pricing import PrivateCovariance
     >>> rows = [[0.5, 0.5], [-0.5, -0.5]] * 500
     >>> estimator = PrivateCovariance(noise_multiplier=5.0, random_state=0).fit(rows)
     >>> estimator.covariance_.shape
@@ -295,6 +297,7 @@ class PrivateHistogram(PrivateEstimator):
 
     Examples
     --------
+    >>> from missdp.pricing import PrivateHistogram
     >>> estimator = PrivateHistogram(edges=[0, 0.5, 1], noise_multiplier=5.0, random_state=0)
     >>> estimator.fit([[0.2], [0.8]] * 500).counts_.shape
     (2,)
@@ -583,6 +586,7 @@ class PrivateLogisticRegression(_LinearModel):
 
     Examples
     --------
+    >>> from missdp.pricing import PrivateLogisticRegression
     >>> rows, labels = [[0.9], [-0.9]] * 500, [1, 0] * 500
     >>> model = PrivateLogisticRegression(noise_multiplier=20.0, random_state=0).fit(rows, labels)
     >>> model.predict([[0.5], [-0.5]]).tolist()
@@ -782,6 +786,7 @@ class PrivateLinearRegression(_LinearModel):
 
     Examples
     --------
+    >>> from missdp.pricing import PrivateLinearRegression
     >>> rows, target = [[0.8], [-0.8]] * 500, [0.4, -0.4] * 500
     >>> model = PrivateLinearRegression(noise_multiplier=20.0, random_state=0).fit(rows, target)
     >>> round(float(model.predict([[0.8]])[0]), 1)

@@ -48,6 +48,7 @@ class ConstantImputer(StableTransformer):
 
     Examples
     --------
+    >>> from missdp.pricing import ConstantImputer
     >>> ConstantImputer(value=0.5).fit_transform([[0.1, float("nan")]])
     array([[0.1, 0.5]])
     """
@@ -364,6 +365,7 @@ class MeanImputer(ColumnImputer):
 
     Examples
     --------
+    >>> from missdp.pricing import MeanImputer
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> domain = RowDomain(rows=1000, columns=1, complete=False)
     >>> after = MeanImputer(max_incomplete=10).stability(NEIGHBOURS, domain)
@@ -464,6 +466,7 @@ class MedianImputer(ColumnImputer):
 
     Examples
     --------
+    >>> from missdp.pricing import MedianImputer
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = MedianImputer(max_incomplete=10, central_gap=0.01)
     >>> round(step.shift(NEIGHBOURS, RowDomain(rows=500, columns=4, complete=False)), 6)
@@ -577,6 +580,7 @@ class TrimmedMeanImputer(ColumnImputer):
 
     Examples
     --------
+    >>> from missdp.pricing import TrimmedMeanImputer
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = TrimmedMeanImputer(max_incomplete=10, trim=20, trimmed_range=0.5)
     >>> round(step.shift(NEIGHBOURS, RowDomain(rows=550, columns=1, complete=False)), 6)
@@ -694,6 +698,7 @@ class RegressionImputer(Imputer):
 
     Examples
     --------
+    >>> from missdp.pricing import RegressionImputer
     >>> import numpy as np
     >>> step = RegressionImputer(target=1, max_incomplete=1, min_eigenvalue=0.01)
     >>> step.fit_transform([[0.1, 0.2], [0.3, 0.6], [0.2, np.nan]]).round(6)
@@ -893,6 +898,7 @@ class NeighbourImputer(Imputer):
 
     Examples
     --------
+    >>> from missdp.pricing import NeighbourImputer
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = NeighbourImputer(n_neighbors=4, max_incomplete=50, max_donations=3)
     >>> after = step.stability(NEIGHBOURS, RowDomain(rows=500, columns=3, complete=False))

@@ -348,6 +348,7 @@ class PassedTest:
 
     Examples
     --------
+    >>> from missdp.pricing import PricedPipeline, propose_test_release
     >>> from missdp.pricing import PrivateMean
     >>> pipeline = PricedPipeline([], PrivateMean(noise_multiplier=9.0), rows=100, columns=1)
     >>> type(propose_test_release(pipeline, [[0.5]] * 100, test_epsilon=0.5)).__name__
@@ -543,6 +544,7 @@ def propose_test_release(
 
     Examples
     --------
+    >>> from missdp.pricing import propose_test_release
     >>> import numpy as np
     >>> from missdp.pricing import PricedPipeline, PrivateMean, StandardScaler
     >>> pipeline = PricedPipeline([("scale", StandardScaler(min_std=0.3))],

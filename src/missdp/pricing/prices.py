@@ -98,6 +98,7 @@ class CheaperChange(Record):
 
     Examples
     --------
+    >>> from missdp.pricing import CheaperChange
     >>> CheaperChange("leave out step 'scale'", 0.9).epsilon
     0.9
     """
@@ -255,6 +256,7 @@ def price(pipeline: PricedPipeline, *, delta: float | None = None, suggest: bool
 
     Examples
     --------
+    >>> from missdp.pricing import price
     >>> from missdp.pricing import PricedPipeline, PrivateMean, PCARankReducer
     >>> steps = [("pca", PCARankReducer(n_components=2, min_gap=0.2))]
     >>> end = PrivateMean(noise_multiplier=5.0)

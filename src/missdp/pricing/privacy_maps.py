@@ -42,6 +42,7 @@ class Sensitivity:
 
     Examples
     --------
+    >>> from missdp.pricing import Sensitivity, TableDistance
     >>> moved = TableDistance(replaced=1, shifted_rows=100, max_shift=0.01)
     >>> Sensitivity(replaced=1.0, l12=1.0, frobenius=1.0).shift(moved)
     1.1
@@ -180,6 +181,8 @@ class PrivacyMap:
 
         Examples
         --------
+        >>> from missdp.pricing import Sensitivity
+        >>> from missdp.pricing.privacy_maps import PrivacyMap
         >>> from missdp.pricing import NEIGHBOURS
         >>> PrivacyMap.gaussian(sensitivity=Sensitivity(replaced=1.0), sigma=2.0).rho(NEIGHBOURS)
         0.125
@@ -261,6 +264,7 @@ class PrivacyMap:
 
         Examples
         --------
+        >>> from missdp.pricing.privacy_maps import PrivacyMap
         >>> from missdp.pricing import NEIGHBOURS
         >>> sgd = PrivacyMap.subsampled(
         ...     lipschitz=1.0, smoothness=1.0, rows=1000, batch=10, sigma=1.0, steps=100
@@ -416,6 +420,8 @@ class Bound:
 
     Examples
     --------
+    >>> from missdp.accounting import PureEvent
+    >>> from missdp.pricing import Bound
     >>> Bound("direct", 1.0, PureEvent(epsilon=1.0, adjacency="replace-one")).epsilon
     1.0
     """

@@ -85,6 +85,7 @@ class VectorQuery:
 
     Examples
     --------
+    >>> from missdp.pricing import RowDomain, Sensitivity, VectorQuery
     >>> def share_of_positive(rows):
     ...     return (rows[:, :1] > 0).mean(axis=0)
     >>> domain = RowDomain(rows=100, columns=2)
@@ -293,6 +294,7 @@ class Loss:
 
     Examples
     --------
+    >>> from missdp.pricing import Loss
     >>> loss = Loss.logistic(radius=1.0, coefficient_norm=1.0, positive=("yes",))
     >>> loss.read(["yes", "no", None]).tolist(), round(loss.lipschitz, 4)
     ([1.0, -1.0, -1.0], 0.7311)
@@ -541,6 +543,7 @@ class GradientQuery:
 
     Examples
     --------
+    >>> from missdp.pricing import GradientQuery, Loss, RowDomain
     >>> loss = Loss.logistic(radius=1.0, coefficient_norm=1.0)
     >>> domain = RowDomain(rows=1000, columns=2)
     >>> round(GradientQuery(domain=domain, loss=loss, multiplier=8.0, steps=50).sigma, 4)

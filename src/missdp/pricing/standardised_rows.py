@@ -65,6 +65,7 @@ class StandardisedRows:
 
     Examples
     --------
+    >>> from missdp.pricing import StandardisedFacts, StandardisedRows, VectorQuery
     >>> from missdp.pricing import RowDomain
     >>> domain = RowDomain(rows=100, columns=1)
     >>> facts = StandardisedFacts(raw=domain, label="mean", delta=1e-6)
@@ -398,6 +399,8 @@ def open_session(
 
     Examples
     --------
+    >>> from missdp.pricing import StandardisedFacts, StandardisedRows, VectorQuery, open_session
+    >>> from missdp.session import NoiseSource
     >>> from missdp.pricing import RowDomain
     >>> domain = RowDomain(rows=100, columns=1)
     >>> query = VectorQuery.mean(domain, multiplier=5.0)

@@ -51,6 +51,7 @@ class StepCondition(Condition, abstract=True):
 
     Examples
     --------
+    >>> from missdp.pricing import IncompleteRows
     >>> print(IncompleteRows(10, 1))
     At most 10 rows have a missing cell, and none has more than 1.
     """
@@ -94,7 +95,8 @@ def _condition(
         lines += ["", "Raises", "------", "ParameterError\n    If a field has the wrong type."]
     printed = sentence.format(SimpleNamespace(**dict(zip(named, example, strict=True))))
     made = f"{name}({', '.join(map(repr, example))})"
-    lines += ["", "Examples", "--------", f">>> print({made})\n{printed}"]
+    example_lines = f">>> from missdp.pricing import {name}\n>>> print({made})\n{printed}"
+    lines += ["", "Examples", "--------", example_lines]
     facts = {"sentence": sentence, "__doc__": "\n".join(lines), "__module__": __name__}
     return make_dataclass(name, fields, bases=(StepCondition,), namespace=facts, frozen=True)
 
@@ -257,6 +259,7 @@ class Response(NamedTuple):
 
     Examples
     --------
+    >>> from missdp.pricing import Response
     >>> Response(shift=0.1, shifted_rows=5).lipschitz
     1.0
     """
@@ -672,6 +675,7 @@ class RowClipper(StableTransformer):
 
     Examples
     --------
+    >>> from missdp.pricing import RowClipper
     >>> RowClipper(radius=1.0).fit_transform([[3.0, 4.0], [0.0, 0.5]])
     array([[0.6, 0.8],
            [0. , 0.5]])

@@ -71,6 +71,7 @@ class StandardScaler(StableTransformer):
 
     Examples
     --------
+    >>> from missdp.pricing import StandardScaler
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = StandardScaler(min_std=0.5)
     >>> after = step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=1))
@@ -236,6 +237,7 @@ class MinMaxScaler(StableTransformer):
 
     Examples
     --------
+    >>> from missdp.pricing import MinMaxScaler
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = MinMaxScaler(min_range=1.0, extreme_gap=0.01)
     >>> round(step.stability(NEIGHBOURS, RowDomain(rows=100, columns=4)).max_shift, 6)
@@ -381,6 +383,7 @@ class PCARankReducer(StableTransformer):
 
     Examples
     --------
+    >>> from missdp.pricing import PCARankReducer
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = PCARankReducer(n_components=2, min_gap=0.1)
     >>> round(step.stability(NEIGHBOURS, RowDomain(rows=1000, columns=9)).max_shift, 6)
@@ -570,6 +573,7 @@ class PCADimensionReducer(PCARankReducer):
 
     Examples
     --------
+    >>> from missdp.pricing import PCADimensionReducer
     >>> from missdp.pricing import NEIGHBOURS, RowDomain
     >>> step = PCADimensionReducer(n_components=2, min_gap=0.1, min_overlap=0.5)
     >>> step.output_domain(RowDomain(rows=1000, columns=9)).columns
@@ -734,6 +738,7 @@ def packing_number(columns: int) -> int:
 
     Examples
     --------
+    >>> from missdp.pricing import packing_number
     >>> [packing_number(d) for d in (1, 2, 3, 9)]
     [2, 5, 12, 19683]
     """
@@ -790,6 +795,7 @@ class Quantizer(StableTransformer):
 
     Examples
     --------
+    >>> from missdp.pricing import Quantizer
     >>> Quantizer(eta=0.1, max_cluster=2).fit_transform([[0.5], [0.55], [-0.5]])
     array([[ 0.5],
            [ 0.5],
@@ -984,6 +990,7 @@ class Deduplicator(Quantizer):
 
     Examples
     --------
+    >>> from missdp.pricing import Deduplicator
     >>> step = Deduplicator(eta=0.1, max_cluster=2)
     >>> step.fit_transform([[0.5], [0.5], [-0.5]])
     array([[ 0.5],

@@ -730,6 +730,7 @@ class Categorical(_Levelled):
 
     Examples
     --------
+    >>> from missdp import Categorical
     >>> Categorical(name="sex", levels=("female", "male"), nullable=True).extended_size
     3
     """
@@ -787,6 +788,7 @@ class Ordinal(_Levelled):
 
     Examples
     --------
+    >>> from missdp import Ordinal
     >>> Ordinal(name="school", levels=("primary", "secondary", "tertiary")).size
     3
     """

@@ -54,6 +54,7 @@ class BinSource(StrEnum):
 
     Examples
     --------
+    >>> from missdp.schema import BinSource
     >>> BinSource("release") is BinSource.RELEASE
     True
     """
@@ -99,6 +100,7 @@ class Binning(Record):
 
     Examples
     --------
+    >>> from missdp.schema import Binning
     >>> from missdp.schema import Numeric
     >>> bins = Binning(edges=(0.0, 10.0, 100.0), spikes=(0.0,))
     >>> Numeric(name="income", lower=0, upper=100, bins=bins).bin_labels

@@ -92,6 +92,8 @@ def completed_years(earlier: Floats, later: Floats, units: tuple[Resolution, Res
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.schema.dates import completed_years
     >>> born = np.array(["2000-02-29"], "datetime64[D]").astype(float)
     >>> days = np.array(["2001-02-28", "2001-03-01"], "datetime64[D]").astype(float)
     >>> completed_years(born, days, ("D", "D")).tolist()
@@ -358,6 +360,7 @@ class Date(Numeric):
 
     Examples
     --------
+    >>> from missdp import Date
     >>> admission = Date(name="admission", lower="2018-01-01", upper="2024-12-31", nullable=True)
     >>> admission.format_value(admission.lower), admission.number("2018-01-03") - admission.lower
     ('2018-01-01', 2.0)
@@ -662,6 +665,7 @@ class DateTime(Date):
 
     Examples
     --------
+    >>> from missdp import DateTime
     >>> bounds = {"lower": "2024-01-01T00:00", "upper": "2024-12-31T23:45"}
     >>> visit = DateTime(name="visit", **bounds, step="15min")
     >>> visit.format_value(visit.lower + 4 * visit.step)

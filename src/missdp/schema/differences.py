@@ -93,6 +93,7 @@ class Difference(Numeric):
 
     Examples
     --------
+    >>> from missdp import Difference
     >>> from missdp.schema import Date, Schema
     >>> years = {"lower": "2018-01-01", "upper": "2024-12-31"}
     >>> schema = Schema((

@@ -287,6 +287,7 @@ class Unit(SchemaTable):
 
     Examples
     --------
+    >>> from missdp.schema import Unit
     >>> Unit("patient_id", max_rows=5)
     Unit(column='patient_id', max_rows=5, if_missing='drop', missing_codes=(), counts_as='rows')
     """
@@ -353,6 +354,7 @@ class SurveyWeight(SchemaTable):
 
     Examples
     --------
+    >>> from missdp.schema import SurveyWeight
     >>> SurveyWeight("wt", upper=500)
     SurveyWeight(column='wt', upper=500.0, default=0.0)
     """
@@ -377,6 +379,7 @@ TABLES: Final[dict[str, type[SchemaTable]]] = {
 def field_hint(key: str, valid_keys: Iterable[str] = ()) -> str:
     """Return the advice for an unknown key above all tables: a field of a table, or a valid key.
 
+    >>> from missdp.schema.layout import field_hint
     >>> field_hint("max_rows"), field_hint("weight_upper")
     (". Write 'max_rows' in the table [unit].", ". Write 'upper' in the table [weight].")
     """

@@ -42,6 +42,7 @@ class Truth:
 
     Examples
     --------
+    >>> from missdp.schema.logic import Truth
     >>> import numpy as np
     >>> truth = Truth(np.array([True, False, False]), np.array([False, True, False]))
     >>> (~truth).is_true.tolist(), (truth | ~truth).is_true.tolist()

@@ -111,6 +111,8 @@ class Numeric(Attribute):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp import Numeric
     >>> age = Numeric(name="age", lower=0, upper=100, integer=True, bins=10)
     >>> age.encode_values(np.array([0.0, 9.9, 10.0, 100.0])).tolist()
     [0, 0, 1, 9]

@@ -38,6 +38,7 @@ def normalize_text(cell: _Cell) -> _Cell | str:
 def level_text(cell: object) -> str | None:
     """Return the text of a cell for comparisons, or None if the cell cannot be a level.
 
+    >>> from missdp.schema.open_categorical import level_text
     >>> level_text(" J45 "), level_text(7.0), level_text(" ")
     ('J45', '7', None)
     """
@@ -109,6 +110,7 @@ class OpenCategorical(Categorical):
 
     Examples
     --------
+    >>> from missdp import OpenCategorical
     >>> illness = OpenCategorical(name="illness", nullable=True)
     >>> illness.levels, illness.with_levels(["J45", "E11"]).levels
     (('other',), ('E11', 'J45', 'other'))
@@ -256,6 +258,7 @@ class ReleasedCategorical(Categorical):
 
     Examples
     --------
+    >>> from missdp import OpenCategorical
     >>> OpenCategorical(name="illness").with_levels(["J45", "E11"]).codes_by_level[str, "J45"]
     1
     """

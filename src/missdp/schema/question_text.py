@@ -192,6 +192,7 @@ def _level(arguments: list[str]) -> float:
 def is_formula(text: str) -> bool:
     """Return True if a text is a formula rather than a question: it has a tilde outside of quotes.
 
+    >>> from missdp.schema.question_text import is_formula
     >>> is_formula("wage ~ age"), is_formula("share(home == '~')")
     (True, False)
     """

@@ -185,6 +185,7 @@ class NotApplicable(Rule):
 
     Examples
     --------
+    >>> from missdp.schema import NotApplicable
     >>> NotApplicable("hours", unless="employed = 'yes'").text
     "hours is not applicable unless employed = 'yes'"
     """
@@ -237,6 +238,7 @@ class Never(Rule):
 
     Examples
     --------
+    >>> from missdp.schema import Never
     >>> Never("age < 15 and employed = 'yes'").text
     "never age < 15 and employed = 'yes'"
     """
@@ -288,6 +290,7 @@ class Determined(Rule):
 
     Examples
     --------
+    >>> from missdp.schema import Determined
     >>> Determined("years", by="degree", map=(("none", 9), ("bachelor", 13))).text
     'years follows from degree'
     """
@@ -405,6 +408,7 @@ class Always(Rule):
 
     Examples
     --------
+    >>> from missdp.schema import Always
     >>> from missdp.schema import Numeric, Schema
     >>> years = {"lower": 1900, "upper": 2030, "integer": True}
     >>> start, end = Numeric(name="start", **years), Numeric(name="end", **years)

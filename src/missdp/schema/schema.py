@@ -751,6 +751,7 @@ class Schema(Record):
 
         Examples
         --------
+        >>> from missdp import Schema
         >>> text = '[[attribute]]\nname = "age"\nkind = "numeric"\nlower = 0\nupper = 99'
         >>> Schema.from_toml_text(text).names
         ('age',)

@@ -28,6 +28,7 @@ def domain_conditions(schema: Schema, undeclared: str = "refuse") -> tuple[Condi
     bounds: `PublicDomain`. If facts from private cells are accepted, the attributes with marks get
     `DataDependentDomain`. Bins and levels of an earlier release have conditions too.
 
+    >>> from missdp.schema.undeclared import domain_conditions
     >>> from missdp import Categorical, Schema
     >>> read = Categorical(name="a", levels=("x",), undeclared=("levels",))
     >>> for condition in domain_conditions(Schema((read,)), undeclared="accept"):

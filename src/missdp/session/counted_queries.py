@@ -192,6 +192,7 @@ class Marginal(CountQuery):
 
     Examples
     --------
+    >>> from missdp.session import Marginal
     >>> Marginal(("age", "sex")).label
     'marginal age x sex'
     """
@@ -280,6 +281,7 @@ class Tree(CountQuery):
 
     Examples
     --------
+    >>> from missdp.session import Tree
     >>> Tree(name="age", size=8, levels=(1, 2), within=(0, 8)).sensitivity(1)
     2.0
     """

@@ -170,6 +170,8 @@ class LevelMerge:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session import LevelMerge
     >>> change = LevelMerge({"grade": np.array([0, 0, 1, 1])})  # four grades in two groups
     >>> change.groups["grade"].tolist()
     [0, 0, 1, 1]
@@ -201,6 +203,8 @@ class Recoding:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session import Recoding
     >>> from missdp.schema import Numeric, Schema
     >>> schema = Schema((Numeric(name="age", lower=0, upper=100, bins=2),))
     >>> change = Recoding(schema, {"age": np.array([0, 0, 1, 1])})  # four bins before
@@ -226,6 +230,7 @@ class FineCodes:
 
     Examples
     --------
+    >>> from missdp.session import CountedRows, FineCodes, Recoding
     >>> from missdp.datasets import yrbss
     >>> from missdp.sources import MemorySource, strategy_named
     >>> rows = CountedRows.from_source(MemorySource(yrbss().table()), strategy_named("joint"))
@@ -270,6 +275,7 @@ class CountedRows:
 
     Examples
     --------
+    >>> from missdp.session import CountedRows
     >>> from missdp.datasets import yrbss
     >>> from missdp.sources import MemorySource, strategy_named
     >>> rows = CountedRows.from_source(MemorySource(yrbss().table()), strategy_named("joint"))

@@ -53,6 +53,7 @@ class Dependences(Scores):
 
     Examples
     --------
+    >>> from missdp.session import Dependences
     >>> Dependences((("age", "sex"),)).sensitivity(float("inf"))
     2.00001
     """
@@ -142,6 +143,8 @@ def dependence(counts: NDArray[np.int64]) -> float:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session.dependences import dependence
     >>> dependence(np.array([[5, 0], [0, 5]])), dependence(np.array([[2, 2], [4, 4]]))
     (5.0, 0.0)
     """

@@ -37,6 +37,7 @@ class Total(Record):
 
     Examples
     --------
+    >>> from missdp.session import Total
     >>> Total(1003.0, 4.0).std
     2.0
     """
@@ -76,6 +77,7 @@ class Measurement:
 
     Examples
     --------
+    >>> from missdp.session import Measurement
     >>> from missdp.session import Noise
     >>> noise = Noise("laplace", 2.0)
     >>> event = noise.event(1.0, required=None, label="number of rows by sex")

@@ -89,6 +89,7 @@ class Noise:
 
     Examples
     --------
+    >>> from missdp.session import Noise
     >>> Noise("laplace", 2.0).variance
     8.0
     """
@@ -128,6 +129,8 @@ class Noise:
 
         Examples
         --------
+        >>> from missdp.accounting import Cost
+        >>> from missdp.session import Noise
         >>> Noise.from_cost(Cost(privacy_measure="zcdp", amount=0.125)).scale > 2
         True
         """
@@ -309,6 +312,7 @@ class Selection:
 
     Examples
     --------
+    >>> from missdp.session import Selection
     >>> Selection(epsilon=0.5, sensitivity=1.0).scale
     4.0
     """

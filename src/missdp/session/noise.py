@@ -345,6 +345,7 @@ class NoiseSource:
 
     Examples
     --------
+    >>> from missdp.session import NoiseSource
     >>> NoiseSource.from_seed(0).discrete_laplace(2.0, 5).shape
     (5,)
     """
@@ -378,6 +379,7 @@ class NoiseSource:
 
         Examples
         --------
+        >>> from missdp.session import NoiseSource
         >>> NoiseSource.from_seed(), NoiseSource.from_seed(0)
         (SecureNoise(), SeededNoise())
         """
@@ -535,6 +537,7 @@ class SecureNoise(NoiseSource):
 
     Examples
     --------
+    >>> from missdp.session import SecureNoise
     >>> SecureNoise().discrete_laplace(2.0, (3, 2)).shape
     (3, 2)
     """
@@ -567,6 +570,7 @@ class SeededNoise(NoiseSource):
 
     Examples
     --------
+    >>> from missdp.session import SeededNoise
     >>> draws = [SeededNoise(7).discrete_gaussian(3.0, 4).tolist() for _ in range(2)]
     >>> draws[0] == draws[1]
     True

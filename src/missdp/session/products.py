@@ -107,6 +107,8 @@ class RowProducts(Record):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session import RowProducts
     >>> blocks = {"sex": np.eye(2), "age": np.array([[-0.5], [0.0], [0.5]])}
     >>> RowProducts(blocks, clip=1.0).first_order_weight
     1.0

@@ -52,6 +52,8 @@ class RowWeight:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.sources import RowWeight
     >>> squares = {"a": np.array([4, 0]), "b": np.array([9, 1])}
     >>> weight = RowWeight(squares, first_order_weight=1, bound=70, max_weight=20)
     >>> weight({"a": np.array([0, 1]), "b": np.array([0, 1])}).tolist()  # of lengths 7 and 1
@@ -136,6 +138,7 @@ def weighted_source(source: MarginalSource) -> Any:
 
     Examples
     --------
+    >>> from missdp.sources import weighted_source
     >>> from missdp.datasets import yrbss
     >>> from missdp.sources import MemorySource
     >>> source = MemorySource(yrbss().table())

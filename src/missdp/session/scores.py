@@ -62,6 +62,9 @@ class Expected:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session import Expected
+    >>> from missdp.session.scores import misfit
     >>> expected = Expected(np.array([4.0, 4.5]), np.ones(2, dtype=bool), bias=1.0, weight=0.5)
     >>> misfit(np.array([3, 5]), expected)
     0.25
@@ -147,6 +150,8 @@ class Misfits(Scores):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session import Expected, Misfits
     >>> expected = Expected(np.array([4.0, 4.5]), np.ones(2, dtype=bool), bias=1.0, weight=0.5)
     >>> round(Misfits((("sex",),), {("sex",): expected}).sensitivity(float("inf")), 3)
     1.0
@@ -243,6 +248,9 @@ def misfit(counts: Counts, expected: Expected) -> float:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session import Expected
+    >>> from missdp.session.scores import misfit
     >>> every = np.ones(2, dtype=bool)
     >>> misfit(np.array([3, 5]), Expected(np.array([4.0, 4.5]), every, bias=1.0, weight=0.5))
     0.25

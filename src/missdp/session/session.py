@@ -125,6 +125,7 @@ class Reservation:
 
     Examples
     --------
+    >>> from missdp.session import Reservation
     >>> from missdp.accounting import Cost
     >>> Reservation(Cost(privacy_measure="pure", amount=0.25), "bins").event.capacity.epsilon
     0.25

@@ -44,6 +44,7 @@ class Strategy:
 
     Examples
     --------
+    >>> from missdp.sources import strategy_named
     >>> strategy_named("joint").models_missingness, strategy_named("complete-rows").needs_rows
     (True, True)
     """
@@ -215,6 +216,7 @@ def strategy_named(name: str) -> Strategy:
 
     Examples
     --------
+    >>> from missdp.sources import strategy_named
     >>> strategy_named("joint").models_missingness
     True
     """

@@ -33,6 +33,7 @@ class RowCount(CountQuery):
 
     Examples
     --------
+    >>> from missdp.session import RowCount
     >>> RowCount().sensitivity(1)
     1
     """
@@ -75,6 +76,7 @@ class UnitSums(CountQuery):
 
     Examples
     --------
+    >>> from missdp.session import UnitSums
     >>> UnitSums().sensitivity(1)
     2.0
     """
@@ -167,6 +169,7 @@ class MissingKinds(CountQuery):
 
     Examples
     --------
+    >>> from missdp.session import MissingKinds
     >>> MissingKinds("age").label
     'kinds of missing of age'
     """

@@ -73,6 +73,8 @@ class SampledSum:
 
     Examples
     --------
+    >>> from missdp.accounting import SampledGaussianEvent
+    >>> from missdp.session.training import SampledSum
     >>> event = SampledGaussianEvent(rate=0.01, noise_multiplier=4.0, steps=100)
     >>> SampledSum.from_event(event).noise_multiplier
     4.0
@@ -158,6 +160,7 @@ class TrainingRows:
 class PaidSteps:
     """Counter of the steps of a charged training. Each step is counted before it is drawn.
 
+    >>> from missdp.session.training import PaidSteps
     >>> steps = PaidSteps(1)
     >>> steps.charge()
     >>> steps.charge()
@@ -223,6 +226,9 @@ class TrainingPlan:
 
     Examples
     --------
+    >>> from missdp import Filter
+    >>> from missdp.accounting import SampledGaussianEvent
+    >>> from missdp.session import TrainingPlan
     >>> event = SampledGaussianEvent(rate=0.01, noise_multiplier=4.0, steps=100)
     >>> plan = TrainingPlan(Filter(0.5, 1e-6), [event], 1.0)
     >>> plan.take(event)

@@ -42,6 +42,7 @@ def check_readable(source: MarginalSource, reads: Reads) -> MarginalSource:
 
     Examples
     --------
+    >>> from missdp.sources import MemorySource, check_readable
     >>> from missdp import Categorical, Schema, Table
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
     >>> source = MemorySource(Table.read({"smoker": ["yes"]}, schema))
@@ -74,6 +75,7 @@ class MemorySource(HeldSource):
 
     Examples
     --------
+    >>> from missdp.sources import MemorySource
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema, Table
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))

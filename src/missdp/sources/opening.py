@@ -51,6 +51,7 @@ def open_source(data: Any, schema: Schema, *, reads: Reads = "counts") -> Margin
 
     Examples
     --------
+    >>> from missdp.sources import open_source
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
@@ -97,6 +98,7 @@ def is_source(data: Any) -> TypeGuard[MarginalSource]:
 
     Examples
     --------
+    >>> from missdp.sources import is_source, open_source
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes")),))
@@ -126,6 +128,7 @@ def counting_engine(data: Any) -> str:
 
     Examples
     --------
+    >>> from missdp.sources import counting_engine
     >>> import pandas as pd
     >>> counting_engine(pd.DataFrame({"smoker": ["yes"]}))
     ''

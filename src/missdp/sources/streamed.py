@@ -150,6 +150,7 @@ class DuckDBSource(StreamedSource):
 
     Examples
     --------
+    >>> from missdp.sources import DuckDBSource
     >>> import duckdb
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((Categorical(name="smoker", levels=("no", "yes"), nullable=True),))

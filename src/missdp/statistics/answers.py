@@ -248,6 +248,7 @@ def _product_change(limits: list[float], shifts: list[float], *, same: bool) -> 
     With ``same`` it is the square of one deviation, (y - c)^2. Then y changes, and |y - c| stays
     within its limit.
 
+    >>> from missdp.statistics.answers import _product_change
     >>> _product_change([3.0, 3.0], [1.0, 1.0], same=True)
     5.0
     """

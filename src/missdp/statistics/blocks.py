@@ -13,6 +13,7 @@ __all__ = ["portions", "runs", "slices"]
 def slices(size: int, step: int) -> Iterator[slice]:
     """Yield slices of ``step`` numbers that cover ``size`` numbers in order.
 
+    >>> from missdp.statistics.blocks import slices
     >>> list(slices(5, 3))
     [slice(0, 3, None), slice(3, 5, None)]
     """
@@ -29,6 +30,8 @@ def runs(counts: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int
 def portions(sizes: NDArray[np.integer], max_size: int) -> Iterator[slice]:
     """Yield slices of items whose sizes add up to little more than ``max_size``.
 
+    >>> import numpy as np
+    >>> from missdp.statistics.blocks import portions
     >>> list(portions(np.array([3, 3, 9, 1]), 5))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """

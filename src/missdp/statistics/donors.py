@@ -117,6 +117,7 @@ def build_metric(
 
     Examples
     --------
+    >>> from missdp.statistics.donors import build_metric
     >>> from missdp import Ordinal, Schema
     >>> schema = Schema((Ordinal(name="grade", levels=("low", "mid", "high")),))
     >>> metric = build_metric(schema, match_on={"grade": 1.0}, group=(), metric="gower")

@@ -109,6 +109,8 @@ class Estimate(_Answer):
 
     Examples
     --------
+    >>> from missdp import Guarantee
+    >>> from missdp.statistics import Estimate
     >>> from missdp.accounting import PureEvent
     >>> paid = Guarantee.from_events([PureEvent(epsilon=1.0)])
     >>> answer = Estimate(
@@ -210,6 +212,8 @@ class LevelEstimates(_Answer):
 
     Examples
     --------
+    >>> from missdp import Guarantee
+    >>> from missdp.statistics import LevelEstimates
     >>> from missdp.accounting import PureEvent
     >>> answer = LevelEstimates(
     ...     name="histogram(sex)", levels=("f", "m"), values=(51.0, 48.0),
@@ -372,6 +376,8 @@ def _half_width(radius: Callable[[float], float], std: float, level: float) -> f
     The result is rounded up: the noise in each of 300 steps is as large as at the far end of the
     step.
 
+    >>> import math
+    >>> from missdp.statistics.estimates import _half_width
     >>> wide = _half_width(lambda level: -math.log1p(-level), 1.0, 0.95)
     >>> 3.4 < wide < 3.8
     True

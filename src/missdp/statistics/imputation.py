@@ -110,6 +110,7 @@ class KNNImputation:
 
     Examples
     --------
+    >>> from missdp.statistics import KNNImputation
     >>> KNNImputation(impute="income", match_on=("age", "education")).k
     1
     """
@@ -459,6 +460,8 @@ def _served(layout: DonorLayout, k: int, terms: int) -> NDArray[np.float64]:
 def _share(nearer: IntArray, tied: IntArray, k: int, j: int) -> IntArray:
     """Return h_j, rounded up to multiples of 2**-20, in these.
 
+    >>> import numpy as np
+    >>> from missdp.statistics.imputation import _UNIT, _share
     >>> (_share(np.array([0, 0, 1, 2]), np.array([3, 0, 1, 0]), 1, 1) / _UNIT).round(3).tolist()
     [0.333, 1.0, 0.5, 0.0]
     """

@@ -275,6 +275,7 @@ class RowCounts(RowQuery):
 
     Examples
     --------
+    >>> from missdp.statistics import RowCounts
     >>> def female(rows, code):
     ...     return rows.codes("gender") == code
     >>> RowCounts(function=female, reads={"gender"}, arguments=(0,)).row_sensitivity
@@ -371,6 +372,7 @@ class RowSums(RowQuery):
 
     Examples
     --------
+    >>> from missdp.statistics import RowSums
     >>> def ages(rows):
     ...     return rows.values("age")
     >>> RowSums(function=ages, reads={"age"}, bound=99.0).dimension
@@ -480,6 +482,7 @@ class CustomQuery(RowQuery):
 
     Examples
     --------
+    >>> from missdp.statistics import CustomQuery
     >>> def largest_code(rows):
     ...     return rows.codes("grade").max(initial=0)
     >>> CustomQuery(function=largest_code, reads={"grade"}, sensitivity=4.0).dimension

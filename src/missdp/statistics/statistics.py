@@ -103,6 +103,8 @@ class ImputedStatistics:
 
     Examples
     --------
+    >>> from missdp import Filter
+    >>> from missdp.statistics import ImputedStatistics, KNNImputation
     >>> import pandas as pd
     >>> from missdp import Numeric, Ordinal, Schema, Table
     >>> schema = Schema((
@@ -206,6 +208,9 @@ class ImputedStatistics:
 
         Examples
         --------
+        >>> from missdp import Filter
+        >>> from missdp.accounting import Cost
+        >>> from missdp.statistics import ImputedStatistics, Statistic
         >>> from missdp.datasets import yrbss
         >>> statistics = ImputedStatistics(yrbss().table(), None, budget=Filter(1.0))
         >>> answer = statistics.answer(Statistic("count"), Cost(privacy_measure="pure", amount=0.5))
@@ -295,6 +300,8 @@ class ImputedStatistics:
 
         Examples
         --------
+        >>> from missdp import Filter
+        >>> from missdp.statistics import ImputedStatistics
         >>> from missdp.datasets import yrbss
         >>> statistics = ImputedStatistics(yrbss().table(), None, budget=Filter(1.0))
         >>> answer = statistics.count(where="gender = 'female'", epsilon=0.5)
@@ -699,6 +706,8 @@ def run_queries(
 
     Examples
     --------
+    >>> from missdp import Filter
+    >>> from missdp.statistics import KNNImputation, Statistic, run_queries
     >>> from missdp.datasets import yrbss
     >>> imputation = KNNImputation(impute="strength_training_7d", match_on=("age", "gender"))
     >>> questions = [
@@ -764,6 +773,7 @@ def check_queries(
 
     Examples
     --------
+    >>> from missdp.statistics import Statistic, check_queries
     >>> from missdp.datasets import yrbss
     >>> table, questions = yrbss().table(), [Statistic("mean", ("gender",))]
     >>> check_queries(table, None, questions, epsilon=1.0)
@@ -837,6 +847,7 @@ def read_questions(
 
     Examples
     --------
+    >>> from missdp.statistics import read_questions
     >>> from missdp.datasets import yrbss
     >>> (asked,) = read_questions(["share(gender = 'female')"], yrbss().schema())
     >>> asked.kind, asked.of
@@ -901,6 +912,7 @@ def read_imputation(
 
     Examples
     --------
+    >>> from missdp.statistics import read_imputation
     >>> from missdp.datasets import yrbss
     >>> read_imputation(yrbss().schema(), impute="height", match="age,gender").match_on
     {'age': 1.0, 'gender': 1.0}
@@ -941,6 +953,7 @@ def needed_attributes(
 
     Examples
     --------
+    >>> from missdp.statistics import KNNImputation, needed_attributes, read_questions
     >>> from missdp.datasets import yrbss
     >>> facts = yrbss().schema()
     >>> imputation = KNNImputation(impute="height", match_on="gender")
@@ -991,6 +1004,8 @@ def close_levels(
 
     Examples
     --------
+    >>> from missdp import OpenCategorical
+    >>> from missdp.statistics import close_levels, read_questions
     >>> from missdp import Categorical, Schema
     >>> facts = Schema((Categorical(name="sex", levels=("f", "m")), OpenCategorical(name="job")))
     >>> close_levels(None, read_questions(["share(sex = 'f')"], facts), facts).names

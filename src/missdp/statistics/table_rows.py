@@ -78,6 +78,7 @@ class ObservedOn:
 
     Examples
     --------
+    >>> from missdp.statistics import ObservedOn
     >>> sorted(ObservedOn({"age", "income"}).names)
     ['age', 'income']
     """
@@ -116,6 +117,7 @@ class EachLevel:
 
     Examples
     --------
+    >>> from missdp.statistics import EachLevel
     >>> EachLevel("gender").name
     'gender'
     """
@@ -148,6 +150,7 @@ class TableFacts:
 
     Examples
     --------
+    >>> from missdp.statistics import TableRows
     >>> from missdp.datasets import yrbss
     >>> facts = TableRows.of(yrbss().table()).facts
     >>> "age" in facts.schema.names, facts.groups
@@ -252,6 +255,7 @@ class TableRows:
 
     Examples
     --------
+    >>> from missdp.statistics import ObservedOn, TableRows
     >>> from missdp.datasets import yrbss
     >>> rows = TableRows.of(yrbss().table())
     >>> sorted(rows.changed(ObservedOn({"age"}), None).facts.observed)

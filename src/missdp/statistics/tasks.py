@@ -78,6 +78,7 @@ class Statistic:
 
     Examples
     --------
+    >>> from missdp.statistics import Statistic
     >>> Statistic("mean", ("income",), where="age < 30").kind
     'mean'
     """

@@ -141,6 +141,7 @@ def _average_bounds(box: Mapping[str, Interval]) -> Interval:
 
     ``box`` has an interval of the rows in each place. Places that it lacks have no rows.
 
+    >>> from missdp.statistics.worst_case import _average_bounds
     >>> box = {"in_high": (30, 30), "in_low": (50, 50), "in_unknown": (20, 20)}
     >>> low, high = _average_bounds(box)
     >>> round(low, 3), round(high, 3)

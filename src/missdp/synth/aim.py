@@ -235,6 +235,7 @@ class AIM(Synthesizer):
 
     Examples
     --------
+    >>> from missdp import AIM
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((

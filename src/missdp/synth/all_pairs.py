@@ -336,6 +336,7 @@ class AllPairs(Synthesizer):
 
     Examples
     --------
+    >>> from missdp import AllPairs
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((

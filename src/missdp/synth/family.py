@@ -73,6 +73,7 @@ class Request(Generic[P]):
 
     Examples
     --------
+    >>> from missdp.synth import Request
     >>> from missdp import AllPairs
     >>> from missdp.datasets import yrbss
     >>> request = Request(AllPairs(epsilon=1.0), yrbss().schema())
@@ -458,6 +459,8 @@ class Learned:
 
     Examples
     --------
+    >>> from missdp.session import Total
+    >>> from missdp.synth import Learned
     >>> Learned(model={"mean": 3.2}, total=Total(1000.0, 25.0)).total.std
     5.0
     """
@@ -497,6 +500,8 @@ def plain_budget(request: Request[Any]) -> Filter:
 
     Examples
     --------
+    >>> from missdp.synth import Request
+    >>> from missdp.synth.family import plain_budget
     >>> from missdp import PrivBayes
     >>> plain_budget(Request(PrivBayes(epsilon=0.5))).epsilon
     0.5
@@ -584,6 +589,7 @@ class Family:
 
     Examples
     --------
+    >>> from missdp.synth import Family
     >>> def fit(session, plan, request):
     ...     raise NotImplementedError
     >>> def sample(fitted, n, rng, keep_missing):

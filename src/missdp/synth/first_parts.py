@@ -258,6 +258,10 @@ def find_bins(grid: Numeric, histogram: Histogram, *, unit: float) -> Binning:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp import Numeric, Schema
+    >>> from missdp.inference.dyadic import Histogram
+    >>> from missdp.synth.first_parts import find_bins
     >>> from missdp.synth.search_grid import with_pending_bins, with_search_grid
     >>> schema = Schema((Numeric(name="x", lower=0, upper=99, integer=True),))
     >>> grid = with_search_grid(with_pending_bins(schema, ["x"]))["x"]
@@ -354,6 +358,7 @@ def _with_points(segments: Floats, shares: Floats, narrow: Flags) -> tuple[Float
 def _roundest(low: float, high: float) -> float:
     """Return the number in [low, high) with the fewest decimals, and one in the middle of several.
 
+    >>> from missdp.synth.first_parts import _roundest
     >>> _roundest(1.5698, 1.5702), _roundest(0.0, 3.0), _roundest(1234.0, 1290.0)
     (1.57, 0.0, 1260.0)
     >>> _roundest(-1.5702, -1.5698), _roundest(-1290.0, -1234.0)
@@ -435,6 +440,7 @@ class EffectiveSize(Record):
 
     Examples
     --------
+    >>> from missdp.synth.first_parts import EffectiveSize
     >>> size = EffectiveSize(total=1000.0, square=600.0, std=2.0, bound=5.0, weight=None)
     >>> size.design, size.units
     (3.0, 333.3333333333333)

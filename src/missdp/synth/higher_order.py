@@ -73,6 +73,7 @@ def search_candidates(sizes: Sequence[int]) -> list[Clique]:
 
     Examples
     --------
+    >>> from missdp.synth.higher_order import search_candidates
     >>> search_candidates([2, 3, 2])
     [(0, 1, 2)]
     """

@@ -178,6 +178,7 @@ class MST(Synthesizer):
 
     Examples
     --------
+    >>> from missdp import MST
     >>> import pandas as pd
     >>> from missdp import Categorical, Schema
     >>> schema = Schema((

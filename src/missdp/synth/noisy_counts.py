@@ -35,6 +35,7 @@ class SmallTableWarning(MissDPWarning):
 
     Examples
     --------
+    >>> from missdp.synth import SmallTableWarning
     >>> import warnings
     >>> warnings.simplefilter("error", SmallTableWarning)  # raise an error instead of a warning
     >>> warnings.simplefilter("default", SmallTableWarning)
@@ -50,6 +51,8 @@ def least_squares_total(totals: Iterable[Total], floors: Iterable[Total] = ()) -
     variances of all totals and of the floors above it, largest floor first. The variance is that of
     the totals alone, which floors do not increase. Without totals it is that of the used floors.
 
+    >>> from missdp.session import Total
+    >>> from missdp.synth.noisy_counts import least_squares_total
     >>> least_squares_total([Total(100.0, 4.0), Total(140.0, 4.0)])
     Total(value=120.0, variance=2.0)
     >>> least_squares_total([Total(100.0, 4.0)], [Total(140.0, 4.0), Total(20.0, 1.0)])

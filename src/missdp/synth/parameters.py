@@ -38,6 +38,7 @@ def chosen_delta(delta: float | None, n_rows: str | int) -> float:
 
     For a declared number n of rows the default is at most 1 / (100 n).
 
+    >>> from missdp.synth.parameters import chosen_delta
     >>> chosen_delta(None, "noisy"), chosen_delta(None, 10**6), chosen_delta(0.0, 10**6)
     (1e-06, 1e-08, 0.0)
     """

@@ -96,6 +96,7 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     It is AllPairs for up to 40 attributes. For more attributes it is AIM, because most pairs are
     then noise. It is AIM for pure differential privacy, too.
 
+    >>> from missdp.synth.registry import default_synthesizer
     >>> from missdp.datasets import yrbss
     >>> schema = yrbss().schema()
     >>> default_synthesizer(schema, delta=None), default_synthesizer(schema, delta=0.0)
@@ -164,6 +165,7 @@ def _family_parameters(family: type[Synthesizer]) -> dict[str, Any]:
 def read_settings(family: type[Synthesizer], settings: Iterable[str]) -> dict[str, Any]:
     """Return the values of a family's parameters that were written as ``name=value``.
 
+    >>> from missdp.synth.registry import read_settings, synthesizer_named
     >>> read_settings(synthesizer_named("aim"), ["rounds=30", "first_share=0.2"])
     {'rounds': 30, 'first_share': 0.2}
     >>> read_settings(synthesizer_named("aim"), ["workload=age,sex,income; age,region"])

@@ -57,6 +57,7 @@ _BYTES_PER_CELL = 20  # bytes of memory
 def block_sizes(n: int, columns: int) -> list[int]:
     """Return the number of rows of each block. There is always a block, perhaps without rows.
 
+    >>> from missdp.synth.sampling import block_sizes
     >>> block_sizes(0, 5), block_sizes(200_000, 5), block_sizes(500_000, 5)
     ([0], [200000], [166667, 166667, 166666])
     """
@@ -355,6 +356,7 @@ def _without_missing(where: str) -> tuple[str, list[str]]:
 def drawing_limit(n: int) -> int:
     """Return the largest number of rows that are drawn to find ``n`` matching rows. Public.
 
+    >>> from missdp.synth.sampling import drawing_limit
     >>> drawing_limit(5), drawing_limit(1_000), drawing_limit(3_000)
     (1000000, 1000000, 3000000)
     """

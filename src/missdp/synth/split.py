@@ -64,6 +64,7 @@ _ROUNDED = 1 + 1e-9  # factor for rounding errors of sums
 def share_of(amount: float, part: float) -> float:
     """Return a share of a budget, rounded down, so that shares that sum to 1 fit into it.
 
+    >>> from missdp.synth.split import share_of
     >>> share_of(0.3, 0.1)
     0.03
     """
@@ -90,6 +91,7 @@ def difference(amount: float, *parts: float, up: bool = False) -> float:
 
     Examples
     --------
+    >>> from missdp.synth.split import difference
     >>> difference(1.0, 0.1, 0.2)
     0.7
     """
@@ -143,6 +145,8 @@ class BudgetLimits(Record):
 class Spending:
     """Spending of a fit by parts. A release that exceeds a cap raises an error before it is made.
 
+    >>> from missdp.accounting import Cost, GaussianEvent
+    >>> from missdp.synth.split import BudgetPlan, Part, Spending
     >>> parts = Part("number of rows", 0.2), Part("pairs", 1.0, (frozenset("a"),))
     >>> limits = BudgetPlan(Cost(privacy_measure="gdp", amount=0.05), parts).limits
     >>> spending = Spending(limits)
@@ -266,6 +270,7 @@ class Part:
     * ``largest``: Largest share of the part that one chosen release gets.
     * ``reserved``: Whether the complete part is reserved before any of it is spent.
 
+    >>> from missdp.synth.split import Part
     >>> Part("marginals", 0.1, (frozenset("a"), frozenset("b"))).shares
     [0.5, 0.5]
     """
@@ -291,6 +296,8 @@ class Part:
 class BudgetPlan:
     """The budget of a fit and its parts. The last part gets the rest.
 
+    >>> from missdp.accounting import Cost
+    >>> from missdp.synth.split import BudgetPlan, Part
     >>> total = Cost(privacy_measure="gdp", amount=0.08)
     >>> plan = BudgetPlan(total, (Part("single", 0.25), Part("pairs", 1.0, (frozenset("ab"),))))
     >>> plan.cost("single").amount, plan.cost("pairs").amount

@@ -32,6 +32,8 @@ def candidates(workload: Workload, schema: Schema) -> dict[Clique, float]:
     one. Marginals of more than a million cells are left out. More than 200,000 marginals, or more
     than 2²⁷ cells together, raise ParameterError: all are counted in one pass and held in memory.
 
+    >>> from missdp import Schema
+    >>> from missdp.synth.workload import candidates
     >>> from missdp.schema import Categorical
     >>> schema = Schema(tuple(Categorical(name=n, levels=("x", "y")) for n in "abc"))
     >>> candidates({("a", "b"): 3.0, ("b", "c"): 1.0}, schema)

@@ -50,6 +50,7 @@ def check_missing_form(missing_as: str, values: str = "codes") -> None:
 
     Examples
     --------
+    >>> from missdp.table import check_missing_form
     >>> check_missing_form("nulls")
     >>> check_missing_form("NA")
     Traceback (most recent call last):

@@ -179,6 +179,7 @@ class Draft:
 
     Examples
     --------
+    >>> from missdp.table import draft_columns
     >>> draft = draft_columns({"age": [31, 70], "city": ["Bonn", "Ulm"]})
     >>> draft.facts.names, draft.facts["city"].levels
     (('age', 'city'), ('Bonn', 'Ulm'))
@@ -251,6 +252,7 @@ def draft_columns(data: Any, *, header: bool = True, encoding: str = "utf-8") ->
 
     Examples
     --------
+    >>> from missdp.table import draft_columns
     >>> import pandas as pd
     >>> draft = draft_columns(pd.DataFrame({"age": [31, 70], "pets": [["cat"], []]}))
     >>> draft.facts.names, draft.facts.ignore
@@ -475,6 +477,7 @@ def draft_schema(data: Any) -> Schema:
 
     Examples
     --------
+    >>> from missdp.table import draft_schema
     >>> import pandas as pd
     >>> draft = draft_schema(pd.DataFrame({"smoker": ["yes", "no", None], "age": [31, 70, 45]}))
     >>> draft["smoker"].levels, draft["smoker"].undeclared

@@ -105,6 +105,8 @@ def memory_limit(size: str | int | None) -> Iterator[None]:
 
     Examples
     --------
+    >>> from missdp.table import memory_limit
+    >>> from missdp.table.memory import current_memory_limit
     >>> with memory_limit("2GB"):
     ...     current_memory_limit()
     2000000000

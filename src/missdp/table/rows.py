@@ -46,6 +46,7 @@ def _nothing() -> None:
 
     Examples
     --------
+    >>> from missdp.table import Rows
     >>> Rows.of({"age": [31, None]}).close()
     """
 
@@ -89,6 +90,7 @@ class Rows:
 
     Examples
     --------
+    >>> from missdp.table import Rows
     >>> rows = Rows.of({"age": [31, None], "smoker": ["yes", "no"]})
     >>> rows.names, rows.approximate_length()
     (('age', 'smoker'), 2)
@@ -171,6 +173,7 @@ class Rows:
 
         Examples
         --------
+        >>> from missdp.table import Rows
         >>> import tempfile
         >>> import pyarrow as pa
         >>> import pyarrow.parquet as pq

@@ -88,6 +88,8 @@ class Claim:
 
     Examples
     --------
+    >>> import math
+    >>> from missdp.testing import Claim
     >>> Claim(((1.0, 0.0),)).max_hits(0.1) == 0.1 * math.e
     True
     """
@@ -148,6 +150,7 @@ class Claim:
 
         Examples
         --------
+        >>> from missdp.testing import Claim
         >>> Claim(((1.0, 0.0),)).and_also(Claim((), mu=0.5)).mu
         0.5
         """
@@ -229,6 +232,7 @@ def mu_of(event: Event) -> float:
 
     Examples
     --------
+    >>> from missdp.testing import mu_of
     >>> from missdp.accounting import PureEvent
     >>> round(mu_of(PureEvent(epsilon=1.0)), 3)
     1.232
@@ -292,6 +296,8 @@ class Audit(Record):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.testing import Claim, judge
     >>> noise = np.random.default_rng(0).standard_normal((2, 400))
     >>> result = judge(noise[0] + 1, noise[1], Claim((), mu=1.0))
     >>> result.trials, result.flagged, round(result.mu_claim, 6)
@@ -383,6 +389,8 @@ def judge(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.testing import Claim, judge
     >>> noise = np.random.default_rng(0).standard_normal((2, 400))
     >>> judge(noise[0] + 3, noise[1], Claim((), mu=1.0)).flagged
     True
@@ -501,6 +509,7 @@ def audit(
 
     Examples
     --------
+    >>> from missdp.testing import TINY, audit, canary
     >>> from missdp import PrivBayes
     >>> def fit(table):
     ...     PrivBayes(epsilon=2.0).fit(table)
@@ -636,6 +645,7 @@ def audit_synthesizer(
 
     Examples
     --------
+    >>> from missdp.testing import audit_synthesizer
     >>> from missdp import PrivBayes
     >>> results = audit_synthesizer(PrivBayes, strategies=["joint"], trials=20)
     >>> results["joint"].trials, results["joint"].flagged

@@ -100,6 +100,7 @@ def example_table(schema: Schema, n: int, seed: int = 0, *, missing_rate: float 
 
     Examples
     --------
+    >>> from missdp.testing import TINY, example_table
     >>> table = example_table(TINY, 5)
     >>> len(table), table.schema.names
     (5, ('x', 'y'))
@@ -200,6 +201,7 @@ def canary(schema: Schema, n: int) -> tuple[Table, Table]:
 
     Examples
     --------
+    >>> from missdp.testing import TINY, canary
     >>> few, more = canary(TINY, 12)
     >>> len(few), len(more)
     (12, 13)
@@ -265,6 +267,7 @@ def neighbours(schema: Schema, trials: int, seed: int) -> Iterator[tuple[Table, 
 
     Examples
     --------
+    >>> from missdp.testing import TINY, neighbours
     >>> few, more, rows = next(neighbours(TINY, trials=1, seed=0))
     >>> len(few), len(more), sorted(rows)
     (0, 1, ['x', 'y'])

@@ -150,6 +150,7 @@ class Finding(Record):
 
     Examples
     --------
+    >>> from missdp.testing import Finding
     >>> Finding("sensitivity", "each charge pays for one read", "joint", True).passed
     True
     """
@@ -189,6 +190,7 @@ class Report(Record):
 
     Examples
     --------
+    >>> from missdp.testing import Finding, Report
     >>> paid = Finding("sensitivity", "each charge pays for one read", "joint", True)
     >>> report = Report("MyFamily", (paid,))
     >>> print(report)

@@ -113,6 +113,7 @@ def check_non_interference(
 
     Examples
     --------
+    >>> from missdp.testing import check_non_interference
     >>> from missdp import PrivBayes
     >>> report = check_non_interference(PrivBayes, strategies=["joint"], pairs=["one missing cell"])
     >>> len(report.findings)

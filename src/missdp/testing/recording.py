@@ -77,6 +77,7 @@ class Answer:
 
     Examples
     --------
+    >>> from missdp.testing import RecordingNoise
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
     >>> with RecordingNoise(0) as recording:
@@ -258,6 +259,7 @@ class RecordingNoise(SeededNoise):
 
     Examples
     --------
+    >>> from missdp.testing import RecordingNoise
     >>> from missdp import PrivBayes
     >>> from missdp.datasets import yrbss
     >>> with RecordingNoise(0) as recording:
@@ -524,6 +526,7 @@ class ReplayedNoise(RecordingNoise):
 
     Examples
     --------
+    >>> from missdp.testing import RecordingNoise, ReplayedNoise
     >>> from missdp import PrivBayes
     >>> from missdp.testing import TINY, canary
     >>> few, more = canary(TINY, 500)

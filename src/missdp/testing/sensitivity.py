@@ -124,6 +124,7 @@ def check_sensitivity(
 
     Examples
     --------
+    >>> from missdp.testing import check_sensitivity
     >>> from missdp import PrivBayes
     >>> check_sensitivity(PrivBayes, strategies=["observed"], trials=4).passed
     True

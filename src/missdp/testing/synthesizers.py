@@ -70,6 +70,8 @@ def check_synthesizer(
 
     Examples
     --------
+    >>> from missdp.synth import Synthesizer
+    >>> from missdp.testing import check_synthesizer
     >>> from missdp.errors import CheckFailedError
     >>> from missdp.synth import Family
     >>> def unfinished(*given):

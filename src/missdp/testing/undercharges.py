@@ -46,6 +46,8 @@ class UnknownMechanismError(BrokenPromise):
 
     Examples
     --------
+    >>> from missdp.accounting import PureEvent
+    >>> from missdp.testing import UnknownMechanismError, undercharges
     >>> try:
     ...     undercharges("my mechanism", PureEvent(epsilon=0.5), 3, 4)
     ... except UnknownMechanismError as error:
@@ -93,6 +95,10 @@ def undercharges(mechanism: Any, event: Event, exact: Any, other: Any) -> str | 
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.accounting import PureEvent
+    >>> from missdp.session import Noise
+    >>> from missdp.testing import undercharges
     >>> undercharges(Noise("laplace", 2.0), PureEvent(epsilon=0.5), np.array([3]), np.array([4]))
     >>> undercharges(Noise("laplace", 2.0), PureEvent(epsilon=0.5), np.array([3]), np.array([5]))
     'the answer reveals epsilon 1, and 0.5 was charged for'
@@ -141,6 +147,9 @@ def log_ratio(mechanism: Any, answer: Any, exact: Any, other: Any) -> float:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from missdp.session import Noise
+    >>> from missdp.testing import log_ratio
     >>> log_ratio(Noise("laplace", 2.0), np.array([3]), np.array([3]), np.array([4]))
     0.5
     """
