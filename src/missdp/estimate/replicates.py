@@ -127,10 +127,15 @@ class Replicates:
     def about(self, cliques: Sequence[Clique]) -> Self:
         """Return the replicates of some attributes, or of all attributes if values are missing."""
         some = copy.copy(self)
-        if self._measured.products is None:
-            for clique in cliques:
-                if not is_within(clique, self._measured.marginals.counts):
-                    some._take_from_model(clique)
+        measured = self._measured
+        unmeasured = [c for c in cliques if not is_within(c, measured.marginals.counts)]
+        if measured.products is not None:  # larger cliques are taken from rows in any case
+            places = {name: a for a, name in enumerate(measured.products.blocks)}
+            known = {(places[a], places[b]) for a, b in measured.products.pairs}
+            unmeasured = [c for c in unmeasured if len(c) == 2 and tuple(sorted(c)) not in known]
+        for clique in unmeasured:
+            some._take_from_model(clique)
+        if measured.products is None or unmeasured:
             some._restrict(self.of)
         elif not self._masks.present.any():
             some._restrict(sorted({a for clique in cliques for a in clique}))
@@ -144,7 +149,7 @@ class Replicates:
             single = [*of, *(place for place, a in numbers if a in of)]
             bias = ClippingBias(
                 [bias.single[place] for place in single],
-                {pair: bias.pairs[named] for pair, named in pairs.items()},
+                {pair: bias.pairs[named] for pair, named in pairs.items() if named in bias.pairs},
                 {p: bias.gains[named] for p, named in pairs.items() if named in bias.gains},
             )
         self.of, self.release, self._removed = of, release, bias

@@ -7,7 +7,7 @@ parameter. So the data do not decide which of these tables are measured, or with
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, ClassVar, Literal
@@ -43,7 +43,14 @@ from missdp.synth.shared_steps import (
 )
 from missdp.synth.split import MASKS, BudgetPlan, Part
 from missdp.synth.uncertain import resample_pairs
-from missdp.synth.workload import AUTO, MAX_CELLS, Workload, fixed_workload, named_marginals
+from missdp.synth.workload import (
+    AUTO,
+    MAX_CELLS,
+    Workload,
+    fixed_workload,
+    named_marginals,
+    near_pairs,
+)
 from missdp.types import Clique, Floats
 
 _PAIRS = "all pairs"  # name of the part of a budget
@@ -78,7 +85,11 @@ def check_gaussian(parameters: Any) -> None:
 
 
 def marginal_parts(
-    request: Request[Any], share: float | None, *, max_cells: int = RowProducts.max_numbers
+    request: Request[Any],
+    share: float | None,
+    *,
+    max_cells: int = RowProducts.max_numbers,
+    pairs: Iterable[Clique] | None = None,
 ) -> list[Part]:
     """Return the public parts of the budget up to the one-way marginals.
 
@@ -90,6 +101,8 @@ def marginal_parts(
         Share of the one-way marginals. None is 0.08. A single attribute gets the complete budget.
     max_cells : int
         Largest number of cells of all pairs together.
+    pairs : iterable of (int, int), optional
+        Pairs that are measured, by positions. None: all pairs.
 
     Returns
     -------
@@ -102,7 +115,8 @@ def marginal_parts(
         If all pairs together have more cells than ``max_cells``.
     """
     schema = request.modelled.schema
-    cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
+    sizes = [attribute.extended_size for attribute in schema]
+    cells = sum(sizes[a] * sizes[b] for a, b in pairs or combinations(range(len(sizes)), 2))
     if cells > max_cells:
         raise ParameterError(
             f"all pairs of attributes have {cells:,} cells, more than the {max_cells:,} "
@@ -139,7 +153,8 @@ def _plan(request: Request[AllPairs]) -> list[Part]:
     marginal requires its attribute. All pairs are released at once, in one answer to which every
     row contributes.
     """
-    parts, schema = marginal_parts(request, request.parameters.first_share), request.modelled.schema
+    schema, share = request.modelled.schema, request.parameters.first_share
+    parts = marginal_parts(request, share, pairs=near_pairs(schema))
     if len(schema) == 1:
         return parts
     if named := _named(request, schema):
@@ -167,6 +182,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
         clip=request.parameters.clip,
         numbers=numeric_scores(request.schema, names, one_way.levels, one_way.one_way),
         cost=cost_of_pairs(session, plan),
+        pairs=near_pairs(session.facts.schema),
     )
     request.report("fitting", 0.3)
     selective = session.facts.strategy.models_missingness

@@ -20,6 +20,7 @@ AUTO = "auto"
 MAX_CELLS = 1_000_000  # cells of one marginal
 MAX_MARGINALS = 200_000  # marginals together
 MAX_TOTAL_CELLS = 2**27  # cells of all marginals together: a gigabyte of counts in memory
+_MAX_NEAR_PAIRS, _REACH = 8_000, 12  # near pairs: most of them, and columns they reach
 _MAX_ORDER = 4  # attributes of one marginal
 _MIN_WEIGHT = 1e-9  # smallest weight of a marginal, and the inverse of the largest
 
@@ -73,6 +74,36 @@ def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> lis
     covered = {pair for clique in measured for pair in combinations(clique, 2)}
     pairs = (pair for clique in workload for pair in combinations(clique, 2))
     return [pair for pair in dict.fromkeys(pairs) if pair not in covered]
+
+
+def near_pairs(schema: Schema) -> list[Clique] | None:
+    """Return the pairs of a wide table that are measured together, or None for all pairs.
+
+    Related questions of a questionnaire stand side by side. So these are the pairs of attributes
+    that are near in the order of the schema, and the pairs that a rule connects. They are a
+    function of public facts.
+
+    Parameters
+    ----------
+    schema : Schema
+        The modelled attributes.
+
+    Returns
+    -------
+    list of (int, int) or None
+        Sorted positions of at most about 8,000 pairs. None if there are no more pairs.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> near_pairs(yrbss().schema()) is None
+    True
+    """
+    d = len(schema)
+    if math.comb(d, 2) <= _MAX_NEAR_PAIRS:
+        return None
+    reach = max(1, min(_REACH, _MAX_NEAR_PAIRS // d))
+    return [(a, b) for a in range(d) for b in range(a + 1, min(d, a + 1 + reach))]
 
 
 def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
