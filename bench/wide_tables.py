@@ -6,8 +6,8 @@ the person, are related. Some topics begin with a filter question, and their nex
 applicable unless its answer is "yes". Every item may be refused, by some people more than by
 others. A column of survey weights follows from the region.
 
-The figures are measured against the complete table of the fitted rows. "Not applicable" is a level,
-and pairs are scored over the rows that observe both attributes:
+The figures are measured against the complete rows, as they were before people refused. "Not
+applicable" is a level. Without complete rows, marginals are those of the rows that observe them:
 
 one_way     mean total variation distance of one-way marginals
 noise       the same for the best one-way release: all of epsilon on one-way marginals, with
@@ -69,10 +69,14 @@ def rules_of(columns):
 
 
 def questionnaire(columns, rows=ROWS, seed=0):
-    """Schema, and a frame of levels in which None is refused or not applicable."""
+    """Attributes, rules, a frame in which None is refused or skipped, and codes of complete rows.
+
+    People who refuse a filter question are not asked the items that it switches off. In complete
+    rows they have the answer that they would have given.
+    """
     rng = np.random.default_rng(seed)
     attributes, cells = _people(rng, rows)
-    filters, rules = -(-rules_of(columns) // FOLLOW_UPS), []
+    filters, rules, complete = -(-rules_of(columns) // FOLLOW_UPS), [], {}
     n_topics = max(1, (columns - len(attributes)) // 10)
     education, reserve = cells.pop("_education"), rng.normal(size=rows)
     attitude = rng.normal(size=rows)
@@ -83,7 +87,7 @@ def questionnaire(columns, rows=ROWS, seed=0):
         remaining = max(1, n_topics - topic)
         with_filter = filters > 0 and rng.random() < filters / remaining
         size = min(left, int(rng.integers(5 + 2 * with_filter, 16)))
-        asked = np.ones(rows, dtype=bool)
+        asked = applies = np.ones(rows, dtype=bool)
         for item in range(size):
             name = f"q{topic + 1}_{item + 1}"
             scale = SCALES[0] if with_filter and not item else SCALES[rng.integers(len(SCALES))]
@@ -93,20 +97,22 @@ def questionnaire(columns, rows=ROWS, seed=0):
             attributes.append(kind(name=name, levels=scale, nullable=True))
             refused = rng.random(rows) < _refusal(rng, reserve)
             if with_filter and not item:
-                asked, first = codes == 1, name
+                applies, first = codes == 1, name
                 refused &= rng.random(rows) < 0.2  # filter questions are rarely refused
-                asked = asked & ~refused
+                asked = applies & ~refused
             if skipped:
                 rules.append(NotApplicable(name, unless=f"{first} = 'yes'"))
                 refused |= ~asked
             cells[name] = np.where(refused, len(scale), codes)
+            complete[name] = np.where(applies, codes, len(scale)) if skipped else codes
         filters -= with_filter
         topic += 1
     weight = cells.pop("weight")
     frame = {
         a.name: np.array([*a.levels, None], dtype=object)[cells[a.name]] for a in attributes
     }
-    return tuple(attributes), tuple(rules), pd.DataFrame(frame | {"weight": weight})
+    codes = np.stack([(cells | complete)[a.name] for a in attributes], axis=1)
+    return tuple(attributes), tuple(rules), pd.DataFrame(frame | {"weight": weight}), codes
 
 
 def schema_of(attributes, rules, *, weighted=False):
@@ -279,9 +285,10 @@ def once(options):
     """Fit one table in this process, and print its figures."""
     seed, rng = options["seed"], np.random.default_rng(options["seed"])
     if options["real"]:
-        attributes, rules, frame = real()
+        attributes, rules, frame, complete = *real(), None
     else:
-        attributes, rules, frame = questionnaire(options["columns"], options["rows"], seed)
+        told = options["columns"], options["rows"], seed
+        attributes, rules, frame, complete = questionnaire(*told)
     schema = schema_of(attributes, rules, weighted=options["weighted"])
     if not options["weighted"]:
         frame = frame.drop(columns="weight", errors="ignore")
@@ -306,7 +313,10 @@ def once(options):
         path = Path(folder) / "model.json"
         model.save(path)
         megabytes = path.stat().st_size / 1e6
-    truth = Truth(*codes_of(table), [a.size for a in schema])
+    codes, lost = codes_of(table)
+    if complete is not None:
+        codes, lost = complete, np.zeros(complete.shape, dtype=bool)
+    truth = Truth(codes, lost, [a.size for a in schema])
     made, missing = codes_of(synthetic)
     alone, alone_rules = (without_dependence(made, schema, rng, rules=r) for r in (False, True))
     nowhere = np.zeros(made.shape, dtype=bool)
