@@ -20,7 +20,8 @@ AUTO = "auto"
 MAX_CELLS = 1_000_000  # cells of one marginal
 MAX_MARGINALS = 200_000  # marginals together
 MAX_TOTAL_CELLS = 2**27  # cells of all marginals together: a gigabyte of counts in memory
-_MAX_NEAR_PAIRS, _REACH = 8_000, 12  # near pairs: most of them, and columns they reach
+_MAX_ALL = 100  # attributes up to which all pairs are measured together
+_MAX_NEAR_PAIRS, _REACH = 8_000, 12  # near pairs, and columns that they reach at most
 _MAX_ORDER = 4  # attributes of one marginal
 _MIN_WEIGHT = 1e-9  # smallest weight of a marginal, and the inverse of the largest
 
@@ -91,7 +92,8 @@ def near_pairs(schema: Schema) -> list[Clique] | None:
     Returns
     -------
     list of (int, int) or None
-        Sorted positions of at most about 8,000 pairs. None if there are no more pairs.
+        Sorted positions of at most 8,000 pairs, or one for each attribute. None for up to 100
+        attributes.
 
     Examples
     --------
@@ -100,7 +102,7 @@ def near_pairs(schema: Schema) -> list[Clique] | None:
     True
     """
     d = len(schema)
-    if math.comb(d, 2) <= _MAX_NEAR_PAIRS:
+    if d <= _MAX_ALL:
         return None
     reach = max(1, min(_REACH, _MAX_NEAR_PAIRS // d))
     return [(a, b) for a in range(d) for b in range(a + 1, min(d, a + 1 + reach))]
