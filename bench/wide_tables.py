@@ -337,7 +337,7 @@ def once(options):
     sampled = time.process_time()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
+        path = Path(options["model"] or Path(folder) / "model.json")
         model.save(path)
         megabytes = path.stat().st_size / 1e6
     codes, lost = codes_of(table)
@@ -388,7 +388,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=1, help="tables, each fitted once")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--draft", action="store_true", help="measure drafts of the schema only")
-    parser.add_argument("--profile", help="file of a profile of the last fit")
+    parser.add_argument("--profile", help="file of stacks of the last fit, each half second")
+    parser.add_argument("--model", help="new file of the last model")
     parser.add_argument("--once", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
@@ -399,7 +400,7 @@ def main():
             print(f"{columns} columns: {draft(columns):.1f} CPU s")
         return
     common = {k: getattr(options, k) for k in ("rows", "workload", "epsilon", "weighted", "real")}
-    common["profile"] = options.profile
+    common |= {"profile": options.profile, "model": options.model}
     columns = [0] if options.real else options.columns
     for width, family in itertools.product(columns, options.family):
         runs = []

@@ -154,7 +154,7 @@ def _plan(request: Request[AllPairs]) -> list[Part]:
     row contributes.
     """
     schema, share = request.modelled.schema, request.parameters.first_share
-    parts = marginal_parts(request, share, pairs=near_pairs(schema))
+    parts = marginal_parts(request, share, pairs=_measured_pairs(request))
     if len(schema) == 1:
         return parts
     if named := _named(request, schema):
@@ -182,7 +182,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
         clip=request.parameters.clip,
         numbers=numeric_scores(request.schema, names, one_way.levels, one_way.one_way),
         cost=cost_of_pairs(session, plan),
-        pairs=near_pairs(session.facts.schema),
+        pairs=_measured_pairs(request),
     )
     request.report("fitting", 0.3)
     selective = session.facts.strategy.models_missingness
@@ -215,6 +215,15 @@ _SEARCH_SHARE = 0.03
 """Share of this search, in the budget that remains after one-way marginals and masks."""
 
 _MAX_TABLES = 100  # tables of three or more attributes: the noise of more tables is too large
+
+
+def _measured_pairs(request: Request[AllPairs]) -> list[Clique] | None:
+    """Return the pairs that are measured, by public facts, or None for all pairs."""
+    pairs, workload = near_pairs(request.modelled), request.parameters.workload
+    if pairs is None or workload == AUTO or isinstance(workload, int):
+        return pairs
+    named = named_marginals(fixed_workload(workload), request.modelled.schema)
+    return sorted({*pairs, *(clique for clique in named if len(clique) == 2)})
 
 
 def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
@@ -256,8 +265,10 @@ def _release_top_up(
 class AllPairs(Synthesizer):
     """Synthesizer that releases all pairs of attributes at once, in one noisy answer.
 
-    Use it for tables of up to 40 attributes in which all relations between two columns matter. No
-    pair is selected or left out. A fit is accounted in Gaussian DP, with add-remove adjacency.
+    Use it for tables of up to 40 attributes in which all relations between two columns matter, and
+    for wide questionnaires. With more than 100 attributes, pairs of near columns are released, and
+    all others are left out (see Notes). No row decides which pairs are released. A fit is accounted
+    in Gaussian DP, with add-remove adjacency.
 
     One-way marginals (tables of counts of one attribute) are released first, with a small share of
     the budget. Counts of cells that are missing together follow. Then all two-way tables are
@@ -344,6 +355,11 @@ class AllPairs(Synthesizer):
     fitted to the corrected tables, in turns. If attributes are ordered, dependence is shrunk
     towards smooth functions of their ranks, by empirical Bayes. Trends then survive noise that
     hides single cells.
+
+    Wide tables: with more than 100 attributes, most of all pairs would be noise. Related questions
+    stand side by side, so each attribute is paired with the next 12 in schema order. With more than
+    666 attributes there are 8,000 such pairs. Pairs in which rules exclude cells, and pairs that
+    ``workload`` names, are released in addition. One-way marginals then get a larger share.
 
     Search: with ``workload="auto"``, 3 % of the remaining budget pays for a search. It selects and
     measures one marginal after another, until noise hides the dependence that pairs lack. All

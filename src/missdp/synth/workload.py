@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, cast
 
 from missdp.errors import ParameterError, did_you_mean
 from missdp.schema import Schema
+from missdp.schema.modelled import ModelView
 from missdp.types import Clique
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
@@ -77,35 +78,37 @@ def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> lis
     return [pair for pair in dict.fromkeys(pairs) if pair not in covered]
 
 
-def near_pairs(schema: Schema) -> list[Clique] | None:
+def near_pairs(modelled: ModelView) -> list[Clique] | None:
     """Return the pairs of a wide table that are measured together, or None for all pairs.
 
     Related questions of a questionnaire stand side by side. So these are the pairs of attributes
-    that are near in the order of the schema, and the pairs that a rule connects. They are a
-    function of public facts.
+    that are near in the order of the schema, and the pairs in which rules make cells impossible.
 
     Parameters
     ----------
-    schema : Schema
-        The modelled attributes.
+    modelled : ModelView
+        The modelled attributes, and their rules. Public.
 
     Returns
     -------
     list of (int, int) or None
-        Sorted positions of at most 8,000 pairs, or one for each attribute. None for up to 100
-        attributes.
+        Sorted positions. None for up to 100 attributes. More attributes have at most 12 pairs with
+        later attributes, and with more than 666 attributes at most 8,000 near pairs together.
 
     Examples
     --------
     >>> from missdp.datasets import yrbss
-    >>> near_pairs(yrbss().schema()) is None
+    >>> near_pairs(ModelView(yrbss().schema())) is None
     True
     """
-    d = len(schema)
+    names, d = modelled.schema.names, len(modelled.schema)
     if d <= _MAX_ALL:
         return None
     reach = max(1, min(_REACH, _MAX_NEAR_PAIRS // d))
-    return [(a, b) for a in range(d) for b in range(a + 1, min(d, a + 1 + reach))]
+    pairs = {(a, b) for a in range(d) for b in range(a + 1, min(d, a + 1 + reach))}
+    place = {name: a for a, name in enumerate(names)}
+    cliques = (sorted(map(place.__getitem__, c)) for c in modelled.impossible_cells if len(c) == 2)
+    return sorted(pairs | {(a, b) for a, b in cliques})
 
 
 def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
