@@ -46,6 +46,7 @@ from missdp import AIM, MST, AllPairs, Categorical, Ordinal, Schema, Table
 from missdp.accounting import Cost
 from missdp.schema import NotApplicable, SurveyWeight
 from missdp.session import Noise
+from missdp.synth.registry import default_synthesizer
 
 ROWS = 20_000
 RULES = {100: 30, 300: 90, 842: 250}
@@ -110,9 +111,7 @@ def questionnaire(columns, rows=ROWS, seed=0):
         filters -= with_filter
         topic += 1
     weight = cells.pop("weight")
-    frame = {
-        a.name: np.array([*a.levels, None], dtype=object)[cells[a.name]] for a in attributes
-    }
+    frame = {a.name: np.array([*a.levels, None], dtype=object)[cells[a.name]] for a in attributes}
     codes = np.stack([(cells | complete)[a.name] for a in attributes], axis=1)
     return tuple(attributes), tuple(rules), pd.DataFrame(frame | {"weight": weight}), codes
 
@@ -183,7 +182,9 @@ def real():
         if 2 <= cells.nunique() <= 8 and cells.isna().mean() < 0.3:
             columns[name] = cells.map(lambda v: None if pd.isna(v) else str(v)).astype(object)
     attributes = tuple(
-        Ordinal(name=name, levels=tuple(map(str, sorted(frame[name].dropna().unique()))), nullable=True)
+        Ordinal(
+            name=name, levels=tuple(map(str, sorted(frame[name].dropna().unique()))), nullable=True
+        )
         for name in columns
     )
     return attributes, (), pd.DataFrame(columns)
@@ -218,7 +219,8 @@ class Truth:
         # Some rows show which pairs may be among the strongest. All rows decide.
         some = slice(RANKED_ROWS)
         tables = {
-            (a, b): self.pair(codes, missing, a, b) for a, b in self.likely(codes[some], missing[some])
+            (a, b): self.pair(codes, missing, a, b)
+            for a, b in self.likely(codes[some], missing[some])
         }
         gaps = {pair: dependence(table) for pair, table in tables.items()}
         strongest = sorted(gaps, key=lambda pair: -gaps[pair])[:STRONG]
@@ -267,7 +269,7 @@ class Truth:
         cost = Cost.from_epsilon("gdp", epsilon, DELTA)
         std = Noise.from_cost(replace(cost, amount=cost.amount / len(self.sizes))).std
         gaps = []
-        for a, truth in enumerate(self.one_way):
+        for truth in self.one_way:
             noisy = truth * len(self.codes) + rng.normal(0, std, truth.shape)
             noisy = np.maximum(noisy, 0)
             gaps.append(np.abs(noisy / noisy.sum() - truth).sum() / 2)
@@ -328,7 +330,9 @@ def once(options):
     table = Table.read(frame, schema)
     start = time.process_time()
     settings = {"workload": options["workload"]} if options["workload"] else {}
-    model = FAMILIES[options["family"]](epsilon=options["epsilon"], delta=DELTA, **settings)
+    family = options["family"]
+    family = default_synthesizer(schema, delta=None) if family == "default" else family
+    model = FAMILIES[family](epsilon=options["epsilon"], delta=DELTA, **settings)
     if options["profile"]:
         sample_stacks(options["profile"])
     model.fit(table)
@@ -380,7 +384,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--columns", type=int, nargs="+", default=[100, 300, 842])
     parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--family", nargs="+", default=["all-pairs"], choices=sorted(FAMILIES))
+    parser.add_argument("--family", nargs="+", default=["default"], choices=["default", *FAMILIES])
     parser.add_argument("--workload", help="workload of the family")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--weighted", action="store_true", help="declare the column of weights")

@@ -72,7 +72,9 @@ def test_pairs_that_are_all_pairs_change_no_number(vectors):
     assert one.pairs.keys() == other.pairs.keys()
     assert all(one.pairs[p] == pytest.approx(other.pairs[p]) for p in one.pairs)
     assert all(a == pytest.approx(b) for a, b in zip(one.single, other.single, strict=True))
-    assert clipped_share(ROWS, vectors, 3.0)[1] == pytest.approx(clipped_share(ROWS, listed, 3.0)[1])
+    assert clipped_share(ROWS, vectors, 3.0)[1] == pytest.approx(
+        clipped_share(ROWS, listed, 3.0)[1]
+    )
 
 
 def wide_rows(d, rows, rng):

@@ -189,7 +189,11 @@ def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> ClippingBias:
 
 
 def _split_sums(
-    sums: Sequence[Floats], spans: Sequence[slice], later: Mapping[int, list[int]], *, together: bool
+    sums: Sequence[Floats],
+    spans: Sequence[slice],
+    later: Mapping[int, list[int]],
+    *,
+    together: bool,
 ) -> dict[Pair, Floats]:
     """Return the sums of each pair, from one table of all blocks, or from one for each first."""
     if together:
@@ -197,7 +201,9 @@ def _split_sums(
     pairs: dict[Pair, Floats] = {}
     for (a, others), area in zip(later.items(), sums, strict=True):
         widths = np.cumsum([spans[b].stop - spans[b].start for b in others])[:-1]
-        pairs |= {(a, b): part for b, part in zip(others, np.split(area, widths, axis=1), strict=True)}
+        pairs |= {
+            (a, b): part for b, part in zip(others, np.split(area, widths, axis=1), strict=True)
+        }
     return pairs
 
 

@@ -15,11 +15,11 @@ length is, since an outer product is as long as the product of the lengths,
 
 where ``S = Σ s_a``, ``Q = Σ s_a²`` and ``R = Σ r_a``. If a query has only some pairs, the vector
 has only their outer products, and the last term is the sum of ``s_a s_b`` over these pairs. Either
-sum is a function of one number per code of an attribute, which is known exactly for all blocks. Missing is a code like any other and has a
-block. A row's vector is multiplied by the largest whole number of steps, at most 1, that keeps its
-norm within the clip norm. So one row more or less changes the sum by at most the clip norm in L2,
-for all codes and all patterns of missing cells. The length of a block is not bounded. All sums
-together are one Gaussian release of this sensitivity.
+sum is a function of one number per code of an attribute, which is known exactly for all blocks.
+Missing is a code like any other and has a block. A row's vector is multiplied by the largest whole
+number of steps, at most 1, that keeps its norm within the clip norm. So one row more or less
+changes the sum by at most the clip norm in L2, for all codes and all patterns of missing cells. The
+length of a block is not bounded. All sums together are one Gaussian release of this sensitivity.
 """
 
 from __future__ import annotations
