@@ -117,3 +117,26 @@ def test_near_pairs_hold_and_far_pairs_follow_from_them():
     for a, b in ((0, 1), (2, 4), (0, 4)):
         same, truth = (np.mean(c[:, a] == c[:, b]) for c in (drawn, codes))
         assert same == pytest.approx(truth, abs=0.04)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.long
+def test_estimates_of_a_wide_table_agree_with_those_of_all_attributes(monkeypatch):
+    from missdp.estimate import replicates, released
+
+    rng = np.random.default_rng(0)
+    codes = wide_rows(8, 5000, rng)
+    codes[rng.random(codes.shape) < 0.1] = 3  # missing
+    schema = schema_of(8)
+    model = AllPairs(epsilon=5.0, random_state=0).fit(
+        Table.from_codes(schema, {f"c{k}": codes[:, k] for k in range(8)})
+    )
+    cliques = [("c0", "c1"), ("c0", "c7")]  # near and far
+    tables = []
+    for limit in (100, 5):
+        monkeypatch.setattr(replicates, "_MAX_TOGETHER", limit)
+        released._CACHE.clear()
+        of = released.released_tables(model, cliques, draws=5)
+        tables.append([of.point.of(0, 1), of.point.of(0, 7)])
+    for together, alone in zip(*tables, strict=True):
+        assert np.abs(together - alone).sum() / 2 < 0.05  # 6,000 rows or 20,000

@@ -46,6 +46,7 @@ CLIPPED = 0.1
 
 _ROWS = 20_000  # rows of the model that represent the private rows
 _FEWER = 6_000  # rows of the model from which draws are made
+_MAX_TOGETHER = 100  # attributes up to which estimates take all missing values into account
 _UNSELECTED = (
     0.8  # error of a pair that was not selected: the mean size of its noise, in deviations
 )
@@ -110,7 +111,8 @@ class Replicates:
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
         named = zip(self.levels, self.names, strict=True)
         self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
-        self._rows = fitted.row_model.sample(_ROWS, self._rng)
+        self._is_wide = len(self.names) > _MAX_TOGETHER
+        self._rows = fitted.row_model.sample(_FEWER if self._is_wide else _ROWS, self._rng)
         self._absent = self._masks.draw(self._rows, self._rng)
         self._observed = np.where(self._absent, [x.n_groups for x in self.levels], self._rows)
         self._bias: ClippingBias | None = self._measured.clipping_bias(self._observed)
@@ -122,10 +124,16 @@ class Replicates:
         self._z = {
             a: number.z[fine_codes[:, a]] for a, number in self._measured.numeric_scores.items()
         }
-        self._restrict([*range(len(self.levels))])
+        self.of = [*range(len(self.levels))]
+        if not self._is_wide:
+            self._restrict(self.of)
 
     def about(self, cliques: Sequence[Clique]) -> Self:
-        """Return the replicates of some attributes, or of all attributes if values are missing."""
+        """Return the replicates of some attributes, or of all attributes if values are missing.
+
+        In a wide table, they are those of the attributes, and of others that imply by a rule that
+        they do not apply. Missing values then depend on these attributes only.
+        """
         some = copy.copy(self)
         measured = self._measured
         unmeasured = [c for c in cliques if not is_within(c, measured.marginals.counts)]
@@ -135,7 +143,12 @@ class Replicates:
             unmeasured = [c for c in unmeasured if len(c) == 2 and tuple(sorted(c)) not in known]
         for clique in unmeasured:
             some._take_from_model(clique)
-        if measured.products is None or unmeasured:
+        if self._is_wide:
+            of = {a for clique in cliques for a in clique}
+            of |= {b for a in of for b in self._masks.ancestors(a)}
+            some._restrict(sorted(of))
+            some._masks = self._masks.restricted_to(sorted(of))
+        elif measured.products is None or unmeasured:
             some._restrict(self.of)
         elif not self._masks.present.any():
             some._restrict(sorted({a for clique in cliques for a in clique}))

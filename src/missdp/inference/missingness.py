@@ -199,6 +199,28 @@ class MissingnessModel(Record):
         always, slopes, odds = dict(self.always), dict(self.slopes), dict(self.odds)
         return replace(self, rates=rates, always=always, slopes=slopes, odds=odds)
 
+    def restricted_to(self, attributes: Sequence[int]) -> MissingnessModel:
+        """Return the model of some attributes, in order, without the effects of all others."""
+        place = {a: i for i, a in enumerate(attributes)}
+
+        def selected(terms: Mapping[tuple[int, ...], Any]) -> dict[Any, Any]:
+            inside = {key: term for key, term in terms.items() if place.keys() >= {*key}}
+            return {tuple(place[a] for a in key): term for key, term in inside.items()}
+
+        implied_by = {
+            place[a]: tuple(place[b] for b in by if b in place)
+            for a, by in self.implied_by.items()
+            if a in place
+        }
+        return MissingnessModel(
+            self.rates[[*attributes]],
+            {place[a]: level for a, level in self.always.items() if a in place},
+            implied_by,
+            selected(self.slopes),
+            selected(self.odds),
+            tuple(selected(dict.fromkeys(self.evident))),
+        )
+
     @property
     def present(self) -> Flags:
         """Flags of attributes with missing cells, shape ``(d,)``."""
@@ -494,11 +516,12 @@ class MissingnessModel(Record):
 
     def _is_ruled(self, effect: Clique) -> bool:
         """Return whether rules relate the mask of the first attribute to the mask of another."""
-        first, *others = ({a, *self._ancestors(a)} for a in effect)
+        first, *others = ({a, *self.ancestors(a)} for a in effect)
         return any(first & other for other in others)
 
-    def _ancestors(self, a: int) -> set[int]:
-        return {b for c in self.implied_by.get(a, ()) for b in (c, *self._ancestors(c))}
+    def ancestors(self, a: int) -> set[int]:
+        """Return the attributes that determine by rules, also by steps, whether one applies."""
+        return {b for c in self.implied_by.get(a, ()) for b in (c, *self.ancestors(c))}
 
     def _logits(self, a: int, rows: Ints) -> Floats:
         logits = np.full(len(rows), self.intercepts[a])
