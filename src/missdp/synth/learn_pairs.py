@@ -444,6 +444,17 @@ class PairRelease(Record):
         return _ROUNDS_OF_FEW if self.products is None else _ROUNDS
 
     @property
+    def order(self) -> Sequence[int] | None:
+        """Drawing order of the attributes, or None if the fit chooses it.
+
+        If pairs of near attributes were released, an attribute follows from those shortly before
+        it. Filter questions come first, so their answers never contradict later ones.
+        """
+        d = len(self.levels)
+        near = self.products is not None and len(self.products.pairs) < math.comb(d, 2)
+        return range(d) if near else None
+
+    @property
     def turns(self) -> int:
         """Largest number of corrections of the tables by rows of the fitted model."""
         if self.products is not None:
@@ -763,7 +774,7 @@ def fit_pairs(
             completed.variances,
             rng=rng,
             allowed=smoothing.allowed(facts.allowed),
-            order=order,
+            order=release.order if order is None else order,
             higher_order=together,
             ridge=release.ridge,
             strengths=smoothing.strengths,
