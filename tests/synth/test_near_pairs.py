@@ -122,7 +122,7 @@ def test_near_pairs_hold_and_far_pairs_follow_from_them():
 @pytest.mark.usefixtures("few")
 @pytest.mark.long
 def test_estimates_of_a_wide_table_agree_with_those_of_all_attributes(monkeypatch):
-    from missdp.estimate import replicates, released
+    from missdp.estimate import released, replicates
 
     rng = np.random.default_rng(0)
     codes = wide_rows(8, 5000, rng)
