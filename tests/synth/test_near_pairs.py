@@ -140,3 +140,22 @@ def test_estimates_of_a_wide_table_agree_with_those_of_all_attributes(monkeypatc
         tables.append([of.point.of(0, 1), of.point.of(0, 7)])
     for together, alone in zip(*tables, strict=True):
         assert np.abs(together - alone).sum() / 2 < 0.05  # 6,000 rows or 20,000
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.long
+def test_report_of_a_wide_table_lists_measured_pairs_without_a_matrix(monkeypatch, tmp_path):
+    from missdp.governance import facts
+    from missdp.governance.dossier import write_dossier
+
+    codes = wide_rows(8, 2000, np.random.default_rng(0))
+    schema = schema_of(8)
+    model = AllPairs(epsilon=5.0, random_state=0).fit(
+        Table.from_codes(schema, {f"c{k}": codes[:, k] for k in range(8)})
+    )
+    monkeypatch.setattr(facts, "_MAX_COMPARED", 5)
+    assert list(facts.ModelSummary(model).pairs) == near_pairs(ModelView(schema))
+    write_dossier(model, tmp_path / "dossier", overwrite=False)
+    page = (tmp_path / "dossier" / "report.html").read_text("utf-8")
+    assert "Only measured pairs of this wide table are listed" in page
+    assert 'id="matrix"' not in page

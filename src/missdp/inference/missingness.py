@@ -203,7 +203,7 @@ class MissingnessModel(Record):
         """Return the model of some attributes, in order, without the effects of all others."""
         place = {a: i for i, a in enumerate(attributes)}
 
-        def selected(terms: Mapping[tuple[int, ...], Any]) -> dict[Any, Any]:
+        def selected(terms: Mapping[Any, Any]) -> dict[Any, Any]:
             inside = {key: term for key, term in terms.items() if place.keys() >= {*key}}
             return {tuple(place[a] for a in key): term for key, term in inside.items()}
 

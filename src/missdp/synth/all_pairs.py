@@ -217,13 +217,13 @@ _SEARCH_SHARE = 0.03
 _MAX_TABLES = 100  # tables of three or more attributes: the noise of more tables is too large
 
 
-def _measured_pairs(request: Request[AllPairs]) -> list[Clique] | None:
+def _measured_pairs(request: Request[AllPairs]) -> list[tuple[int, int]] | None:
     """Return the pairs that are measured, by public facts, or None for all pairs."""
     pairs, workload = near_pairs(request.modelled), request.parameters.workload
     if pairs is None or workload == AUTO or isinstance(workload, int):
         return pairs
     named = named_marginals(fixed_workload(workload), request.modelled.schema)
-    return sorted({*pairs, *(clique for clique in named if len(clique) == 2)})
+    return sorted({*pairs, *((c[0], c[1]) for c in named if len(c) == 2)})
 
 
 def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:

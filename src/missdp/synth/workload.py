@@ -78,7 +78,7 @@ def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> lis
     return [pair for pair in dict.fromkeys(pairs) if pair not in covered]
 
 
-def near_pairs(modelled: ModelView) -> list[Clique] | None:
+def near_pairs(modelled: ModelView) -> list[tuple[int, int]] | None:
     """Return the pairs of a wide table that are measured together, or None for all pairs.
 
     Related questions of a questionnaire stand side by side. So these are the pairs of attributes
