@@ -339,6 +339,7 @@ def once(options):
     fitted = time.process_time()
     synthetic = model.sample_table(len(frame))
     sampled = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     with tempfile.TemporaryDirectory() as folder:
         path = Path(options["model"] or Path(folder) / "model.json")
