@@ -19,6 +19,7 @@ install has the reason as its result.
     python bench/compare.py                     # continues bench/results/compare.json
     python bench/compare.py --tables "RAND, MAR 20 %" --methods AllPairs "dpmm MST" --runs 1
     python bench/compare.py --show              # the tables of three pages
+    python bench/compare.py --wide              # wide questionnaires: see wide_peers.py
 
 The tables of hmeq:
 
@@ -355,11 +356,19 @@ def pending(results, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
-    parser.add_argument("--methods", nargs="+", choices=[TRUTH, *OURS, *ELSEWHERE])
+    parser.add_argument("--methods", nargs="+", choices=[TRUTH, "missdp", *OURS, *ELSEWHERE])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rows", type=int, default=10_000, help="rows of each fit")
     parser.add_argument("--show", action="store_true", help="print the stored results")
+    parser.add_argument("--wide", action="store_true", help="fit wide questionnaires")
     options = parser.parse_args()
+    if options.wide:
+        import wide_peers
+
+        if not options.show:
+            wide_peers.run(options.runs, options.methods)
+        print(wide_peers.shown())
+        return
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
     if options.show:
         print("\n\n".join([summary(results), *shown(results), *real_missing.shown(results)]))

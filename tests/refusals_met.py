@@ -89,7 +89,7 @@ def fits_and_asks_of_the_truth():
 
 
 def wide():
-    many = Schema(tuple(Numeric(name=f"x{i}", lower=0, upper=1, bins=100) for i in range(120)))
+    many = Schema(tuple(Numeric(name=f"x{i}", lower=0, upper=1, bins=125) for i in range(96)))
     return AllPairs(epsilon=1.0).fit(
         pd.DataFrame({name: [0.5] for name in many.names}), schema=many
     )
@@ -204,7 +204,7 @@ CASES = {
         Kamino(epsilon=1.0, constraints="t1&EQ(t1.sex,'f')").fit(reads())
     ),
     (
-        "all pairs of attributes have 71,400,000 cells, more than the 60,000,000 that "
+        "all pairs of attributes have 71,250,000 cells, more than the 60,000,000 that "
         "one release can have"
     ): lambda: wide(),
     "the fit does not fit into Filter(epsilon=0.5, delta=1e-06": lambda: fits(

@@ -1,5 +1,7 @@
 """Products of all pairs: their sensitivity to one row, and their released values."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,7 +61,10 @@ def plans(draw):
         }
 
     clip = draw(st.sampled_from([0.01, 0.5, 3.0, 1000.0]))
-    return RowProducts(tables(1, 4), clip, draw(st.sampled_from([0.01, 1.0, 16.0])), tables(0, 2))
+    pairs = draw(st.none() | st.sets(st.sampled_from(("ab", "ca", "bc"))))
+    chosen = None if pairs is None else tuple(map(tuple, sorted(pairs)))
+    weight = draw(st.sampled_from([0.01, 1.0, 16.0]))
+    return RowProducts(tables(1, 4), clip, weight, tables(0, 2), chosen)
 
 
 EYES = {n: np.eye(k) for n, k in CODES.items()}
@@ -77,7 +82,10 @@ def vector(plan, codes):
         for n, c in places
         if n in plan.extra_features
     ]
-    parts += [np.outer(blocks[i], blocks[j]).ravel() for i in range(3) for j in range(i + 1, 3)]
+    chosen = ["ab", "ac", "bc"] if plan.pairs is None else ["".join(sorted(p)) for p in plan.pairs]
+    for i, j in itertools.combinations(range(3), 2):
+        if "abc"[i] + "abc"[j] in chosen:
+            parts.append(np.outer(blocks[i], blocks[j]).ravel())
     return np.concatenate(parts)
 
 
@@ -135,6 +143,26 @@ def test_the_clip_is_used_up_and_numbers_that_enter_no_product_are_part_of_the_l
         _, free = behind([codes], RowProducts(blocks, clip=30.0, extra_features=further))
         assert free.extra_blocks["a"] == pytest.approx(further["a"], abs=1e-3)
         assert [len(free.extra_features[n]) for n in "ac"] == [1, 2]
+
+
+def test_some_pairs_use_up_the_clip_with_their_products_alone():
+    """With the products of all pairs in the length, the clip would not be used up."""
+    blocks = {n: np.full((k, 2), 1.7) for n, k in CODES.items()}
+    plan = RowProducts(blocks, clip=2.0, first_order_weight=0.01, pairs=(("c", "a"),))
+    answer, released = behind([(0, 0, 0)], plan)
+    norm = np.linalg.norm(answer.exact.astype(float))
+    assert 0.99 < norm / answer.event.sensitivity <= 1
+    assert list(released.pairs) == [("a", "c")]
+
+
+@pytest.mark.parametrize("pairs", ["aa", "az", ("ab", "ab"), ("ab", "ba"), ("abc",)])
+def test_pairs_that_are_not_different_pairs_raise(pairs):
+    pairs = tuple(map(tuple, [pairs] if isinstance(pairs, str) else pairs))
+    _, session = session_on(table_of(ROWS))
+    before = session.remaining.amount
+    with pytest.raises(ParameterError):
+        session.measure(RowProducts(EYES, 2.0, pairs=pairs), COST)
+    assert session.remaining.amount == before
 
 
 def test_extra_features_are_released_as_sums():

@@ -226,9 +226,9 @@ def require_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
 
 def _check_measured(model: AIM | MST | AllPairs, cliques: Sequence[Clique]) -> None:
     """Raise for tables that are not in the workload, before anything is computed."""
-    workload = fixed_workload(model.workload)
-    measured = [*model.tables_.higher_order, *candidates(workload, model.modelled_)]
-    every_pair = isinstance(model, AllPairs)
+    measured, every_pair = [*model.tables_.higher_order], isinstance(model, AllPairs)
+    if not every_pair:  # all named marginals of AllPairs are measured
+        measured += candidates(fixed_workload(model.workload), model.modelled_)
     for clique in cliques:
         if not ((every_pair and len(clique) < 3) or is_within(clique, measured)):
             names = model.modelled_.names

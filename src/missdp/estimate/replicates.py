@@ -46,6 +46,7 @@ CLIPPED = 0.1
 
 _ROWS = 20_000  # rows of the model that represent the private rows
 _FEWER = 6_000  # rows of the model from which draws are made
+_MAX_TOGETHER = 100  # attributes up to which estimates take all missing values into account
 _UNSELECTED = (
     0.8  # error of a pair that was not selected: the mean size of its noise, in deviations
 )
@@ -115,7 +116,8 @@ class Replicates:
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
         named = zip(self.levels, self.names, strict=True)
         self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
-        self._rows = fitted.row_model.sample(_ROWS, self._rng)
+        self._is_wide = len(self.names) > _MAX_TOGETHER
+        self._rows = fitted.row_model.sample(_FEWER if self._is_wide else _ROWS, self._rng)
         self._absent = self._masks.draw(self._rows, self._rng)
         self._observed = np.where(self._absent, [x.n_groups for x in self.levels], self._rows)
         self._bias: ClippingBias | None = self._measured.clipping_bias(self._observed)
@@ -127,19 +129,33 @@ class Replicates:
         self._z = {
             a: number.z[fine_codes[:, a]] for a, number in self._measured.numeric_scores.items()
         }
-        self._restrict([*range(len(self.levels))])
+        self.of = [*range(len(self.levels))]
+        if not self._is_wide:
+            self._restrict(self.of)
 
     def about(self, cliques: Sequence[Clique]) -> Self:
-        """Return the replicates of some attributes, or of all attributes if values are missing."""
+        """Return the replicates of some attributes, or of all attributes if values are missing.
+
+        In a wide table, they are those of the attributes, and of others that imply by a rule that
+        they do not apply. Missing values then depend on these attributes only.
+        """
         some = copy.copy(self)
-        if self._measured.products is None:
-            counts = self._measured.marginals.counts
-            not_measured = [clique for clique in cliques if not is_within(clique, counts)]
-            for clique in not_measured:
-                some._take_from_model(clique)
-            if not_measured:
-                some._restrict(self.of)
-        elif not self._masks.present.any():
+        measured = self._measured
+        unmeasured = [c for c in cliques if not is_within(c, measured.marginals.counts)]
+        if measured.products is not None:  # larger cliques are taken from rows in any case
+            places = {name: a for a, name in enumerate(measured.products.blocks)}
+            known = {(places[a], places[b]) for a, b in measured.products.pairs}
+            unmeasured = [c for c in unmeasured if len(c) == 2 and tuple(sorted(c)) not in known]
+        for clique in unmeasured:
+            some._take_from_model(clique)
+        if self._is_wide:
+            of = {a for clique in cliques for a in clique}
+            of |= {b for a in of for b in self._masks.ancestors(a)}
+            some._restrict(sorted(of))
+            some._masks = self._masks.restricted_to(sorted(of))
+        elif unmeasured:
+            some._restrict(self.of)
+        elif measured.products is not None and not self._masks.present.any():
             some._restrict(sorted({a for clique in cliques for a in clique}))
         return some
 
@@ -152,7 +168,7 @@ class Replicates:
             single = [*of, *(place for place, a in numbers if a in of)]
             bias = ClippingBias(
                 [bias.single[place] for place in single],
-                {pair: bias.pairs[named] for pair, named in pairs.items()},
+                {pair: bias.pairs[named] for pair, named in pairs.items() if named in bias.pairs},
                 {p: bias.gains[named] for p, named in pairs.items() if named in bias.gains},
             )
         self.of, self.release, self._removed = of, release, bias
@@ -225,7 +241,10 @@ class Replicates:
 
         Rows with the usual chance of being observed do not count.
         """
-        chance = 1 - self._masks.missing(self._rows[:_FEWER])[:, at]
+        rows, place = self._rows[:_FEWER], at
+        if self._is_wide:
+            rows, place = rows[:, self.of], self.of.index(at)
+        chance = 1 - self._masks.missing(rows)[:, place]
         return float(np.mean(chance < min(_HARDLY, chance.mean() / 2)))
 
     def point(self) -> Statistics:

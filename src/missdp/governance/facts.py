@@ -25,6 +25,7 @@ from missdp.synth.learn_pairs import PairRelease, ordered_levels
 from missdp.synth.relations import mostly_noise_of
 from missdp.types import Floats, Ints
 
+_MAX_COMPARED = 100  # attributes of which all pairs are described
 _ROWS = 20_000  # drawn rows of the model
 _CLIPPING_ROWS = 6_000  # drawn rows from which the clipping bias is estimated
 _MIN_GROUP_SD = 3.0  # SDs of noise that the size of a compared group must exceed
@@ -212,8 +213,19 @@ class ModelSummary:
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], _Relation]:
-        """The relation of every pair, by positions of attributes."""
-        return {pair: self._relation(*pair) for pair in combinations(range(len(self.names)), 2)}
+        """The relation of every described pair, by positions of attributes."""
+        return {pair: self._relation(*pair) for pair in self.compared}
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Whether there are too many attributes to describe all pairs."""
+        return len(self.names) > _MAX_COMPARED
+
+    @cached_property
+    def compared(self) -> list[tuple[int, int]]:
+        """The described pairs: all pairs, or those of a wide table that were measured."""
+        every = combinations(range(len(self.names)), 2)
+        return sorted(self.pair_tables) if self.is_wide else list(every)
 
     @cached_property
     def mostly_noise(self) -> str | None:
@@ -297,7 +309,7 @@ class ModelSummary:
         strengths = np.zeros((len(sizes), len(sizes)))
         # Rows of the model are raked to these tables.
         raked = {} if self._release is None else self.model.model_.tables
-        for a, b in combinations(range(len(sizes)), 2):
+        for a, b in self.compared:
             if (a, b) in raked:
                 strength = _cramers_v(raked[a, b] * _ROWS, drawn=False)
             else:
@@ -319,6 +331,10 @@ class ModelSummary:
         return (shown.T @ shown).astype(np.float64) / _ROWS, starts
 
     def _drawn_table(self, a: int, b: int) -> Floats:
+        if self.is_wide:  # few pairs are described
+            shape = self._sizes[a] + 1, self._sizes[b] + 1
+            cells = np.ravel_multi_index((self.codes[a], self.codes[b]), shape)
+            return np.bincount(cells, minlength=math.prod(shape)).reshape(shape) / _ROWS
         shares, starts = self._drawn
         return shares[starts[a] : starts[a + 1], starts[b] : starts[b + 1]]
 
@@ -345,9 +361,12 @@ class ModelSummary:
     @cached_property
     def gaps(self) -> list[Gaps]:
         """For each attribute with missing values, the attribute by which its rates differ most."""
-        gaps = []
+        gaps, partners = [], dict[int, list[int]]()
+        for a, b in self.compared:
+            partners.setdefault(a, []).append(b)
+            partners.setdefault(b, []).append(a)
         for at in self._gapped:
-            others = [self._gaps(at, by) for by in range(len(self.names)) if by != at]
+            others = [self._gaps(at, by) for by in sorted(partners.get(at, ()))]
             if computed := [rates for rates in others if rates is not None]:
                 gaps.append(min(computed, key=_interest))
         return gaps
@@ -390,8 +409,8 @@ class ModelSummary:
     @cached_property
     def together(self) -> list[JointMissingness]:
         """Pairs missing together more or less often than by chance, largest excess first."""
-        pairs = []
-        for a, b in combinations(self._gapped, 2):
+        pairs, gapped = [], {*self._gapped}
+        for a, b in (pair for pair in self.compared if gapped.issuperset(pair)):
             missing = (self.columns[a].missing, self.columns[b].missing)
             by_chance = missing[0] * missing[1]
             table, variance = self._table(a, b)

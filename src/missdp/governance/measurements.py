@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -141,8 +140,8 @@ def _sums(facts: ModelSummary, release: PairRelease) -> Iterator[_Table]:
         yield _table(facts, "coordinate", (at, at), block, 0.0, codes, axes[at])
         yield _table(facts, "sum", (at,), products.single[name], products.single_std**2, axes[at])
     yield _Table("clip", (), (), np.array([plan.clip]), np.zeros(1))
-    for a, b in combinations(range(len(axes)), 2):
-        sums = products.pairs[facts.names[a], facts.names[b]]
+    for (one, other), sums in products.pairs.items():
+        a, b = facts.names.index(one), facts.names.index(other)
         yield _table(facts, "product", (a, b), sums, products.std**2, axes[a], axes[b])
     for pair, (values, noise) in facts.pair_tables.items():
         yield _table(facts, "pair", pair, values, noise)

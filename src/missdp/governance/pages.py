@@ -153,8 +153,8 @@ def _report(
         "row_count": f"{int(round(facts.rows, -digits)):,}",
         "row_noise": f"± {math.ceil(_TIMES * std):,}, noise" if std else "declared public",
         "pairs_measured": f"{measured:,}",
-        "pairs": f"{len(facts.pairs):,}",
-        "all_measured": measured == len(facts.pairs),
+        "pairs": f"{math.comb(len(facts.names), 2):,}",
+        "all_measured": measured == math.comb(len(facts.names), 2),
         "rates": _bars(
             [c.label for c in nullable],
             [c.missing for c in nullable],
@@ -248,9 +248,12 @@ def _card(column: OneWay) -> dict[str, Any]:
 def _matrix(facts: ModelSummary) -> list[dict[str, Any]]:
     """Return rows of cells: strength in hundredths, shade, and whether it was measured.
 
-    A relation that does not stand out from noise has an asterisk and no shade.
+    A relation that does not stand out from noise has an asterisk and no shade. A wide table has no
+    matrix.
     """
     rows, strengths = [], facts.strengths
+    if facts.is_wide:
+        return []
     for a, name in enumerate(facts.names):
         cells = []
         for b in range(len(facts.names)):

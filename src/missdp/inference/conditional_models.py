@@ -15,6 +15,7 @@ each attribute to its one-way marginal.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -74,6 +75,14 @@ class ConditionalModels(Record):
             parents[a].append(c)
         return tuple(tuple(sorted(earlier, key=lambda c: place[c])) for earlier in parents)
 
+    def only(self, a: int, bias: Floats, weights: Mapping[Pair, Floats]) -> ConditionalModels:
+        """Return models that can draw one attribute, without a check of all the others."""
+        models = copy.copy(self)
+        biases = (*self.biases[:a], bias, *self.biases[a + 1 :])
+        vars(models).update(biases=biases, weights=dict(weights), interactions={})
+        vars(models).pop("parents", None)
+        return models
+
     def sample(self, n: int, rng: np.random.Generator) -> Ints:
         """Draw ``n`` rows, one column per attribute.
 
@@ -83,7 +92,8 @@ class ConditionalModels(Record):
         rows = np.zeros((n, len(self.marginals)), dtype=np.int64)
         parts = self._n_parts(n)
         for k in range(parts):  # the parts have one distribution
-            block = np.zeros((len(range(k, n, parts)), rows.shape[1]), dtype=np.int64)
+            shape = len(range(k, n, parts)), rows.shape[1]
+            block = np.zeros(shape, dtype=np.int64, order="F")  # columns are read one by one
             for place in range(len(self.order)):
                 self.draw_next(block, place, rng)
             rows[k::parts] = block

@@ -100,30 +100,32 @@ def fit_conditional_models(
     biases = list(_logs(marginals))
     weights: dict[Pair, Floats] = {}
     effects: dict[Clique, Floats] = {}
-    drawn = np.zeros((_ROWS, len(marginals)), dtype=np.int64)
-
-    def current_models() -> ConditionalModels:
-        parts = tuple(marginals), tuple(biases), dict(weights), dict(allowed or {}), dict(effects)
-        return ConditionalModels(sequence, *parts)
+    drawn = np.zeros((_ROWS, len(marginals)), dtype=np.int64, order="F")
+    models = ConditionalModels(sequence, tuple(marginals), tuple(biases), {}, dict(allowed or {}))
 
     for place, a in enumerate(sequence):
         candidates = [c for c in sequence[:place] if clear.get((a, c), 0.0) > 0]
         chosen = set(sorted(candidates, key=lambda c: -clear[a, c])[:_MAX_PARENTS])
         parents = tuple(c for c in candidates if c in chosen)
         if parents and len(marginals[a]) > 1:
-            closed = log_mask(drawn, current_models().limits[a], rng, len(marginals[a]))
+            closed = log_mask(drawn, models.limits[a], rng, len(marginals[a]))
             regression = _Regression(drawn, marginals, a, parents, pairs, ridge, closed)
             biases[a], fitted = regression.fit()
             weights |= fitted
+            models = models.only(a, biases[a], fitted)
+        else:
+            models = models.only(a, biases[a], {})
         mine = {c: t for c, t in (higher_order or {}).items() if _last_first(c, sequence)[0] == a}
         if mine:
-            models = current_models()
             scores = models.scores(drawn, a)
             closed = log_mask(drawn, models.limits[a], rng, len(marginals[a]))
             scores = scores if closed is None else scores + closed
-            effects |= _fit_interactions(scores, drawn, mine, sequence)
-        current_models().draw_next(drawn, place, rng)
-    return current_models()
+            fitted_effects = _fit_interactions(scores, drawn, mine, sequence)
+            effects |= fitted_effects
+            models.interactions.update(fitted_effects)
+        models.draw_next(drawn, place, rng)
+    parts = tuple(marginals), tuple(biases), weights, dict(allowed or {}), effects
+    return ConditionalModels(sequence, *parts)
 
 
 def fit_tree(marginals: Sequence[Floats], tables: Mapping[Pair, Floats]) -> ConditionalModels:

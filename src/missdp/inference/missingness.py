@@ -36,7 +36,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from graphlib import TopologicalSorter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from pydantic.dataclasses import dataclass
@@ -203,6 +203,28 @@ class MissingnessModel(Record):
         always, slopes, odds = dict(self.always), dict(self.slopes), dict(self.odds)
         return replace(self, rates=rates, always=always, slopes=slopes, odds=odds)
 
+    def restricted_to(self, attributes: Sequence[int]) -> MissingnessModel:
+        """Return the model of some attributes, in order, without the effects of all others."""
+        place = {a: i for i, a in enumerate(attributes)}
+
+        def selected(terms: Mapping[Any, Any]) -> dict[Any, Any]:
+            inside = {key: term for key, term in terms.items() if place.keys() >= {*key}}
+            return {tuple(place[a] for a in key): term for key, term in inside.items()}
+
+        implied_by = {
+            place[a]: tuple(place[b] for b in by if b in place)
+            for a, by in self.implied_by.items()
+            if a in place
+        }
+        return MissingnessModel(
+            self.rates[[*attributes]],
+            {place[a]: level for a, level in self.always.items() if a in place},
+            implied_by,
+            selected(self.slopes),
+            selected(self.odds),
+            tuple(selected(dict.fromkeys(self.evident))),
+        )
+
     @property
     def present(self) -> Flags:
         """Flags of attributes with missing cells, shape ``(d,)``."""
@@ -219,11 +241,13 @@ class MissingnessModel(Record):
                 out[:, a] = expit(self._logits(a, rows))
         for a in TopologicalSorter({a: self._determining(a) for a in self.always}).static_order():
             if a in self.always:
-                level = rows[:, a] == self.always[a]
-                out[level, a] = 1 - self.observed(rows[level], self._determining(a), out[level])
+                level = np.flatnonzero(rows[:, a] == self.always[a])
+                out[level, a] = 1 - self.observed(rows, self._determining(a), out, at=level)
         return out
 
-    def observed(self, rows: Ints, clique: Sequence[int], missing: Floats) -> Floats:
+    def observed(
+        self, rows: Ints, clique: Sequence[int], missing: Floats, *, at: Ints | None = None
+    ) -> Floats:
         """Return the probability that all cells of a clique are observed, shape ``(n,)``.
 
         In a clique of more than two dependent attributes, each depends on one earlier attribute
@@ -237,23 +261,29 @@ class MissingnessModel(Record):
             The attributes.
         missing : ndarray of float64, shape (n, d)
             Probability that each cell is missing: see `missing`.
+        at : ndarray of int64, optional
+            Positions of some rows. By default all rows.
 
         Returns
         -------
-        ndarray of float64, shape (n,)
+        ndarray of float64, shape (n,) or that of ``at``
             A probability for each row.
         """
-        chance = np.ones(len(rows))
+        chosen: Any = slice(None) if at is None else at
+        chance = np.ones(len(rows) if at is None else len(at))
         for a, before, fit_odds_ratios in self._order(clique, rules=True):
-            observed = 1 - missing[:, a]
+            observed = 1 - missing[chosen, a]
             if fit_odds_ratios:
-                last = 1 - missing[:, before]
-                neither = observed - missing[:, before] + self.both(rows, a, before, missing)
+                last = 1 - missing[chosen, before]
+                together = self.both(rows, a, before, missing, at=at)
+                neither = observed - missing[chosen, before] + together
                 observed = np.clip(neither / np.maximum(last, _MIN_RATE), 0.0, 1.0)
             chance *= observed
         return chance
 
-    def both(self, rows: Ints, a: int, b: int, missing: Floats) -> Floats:
+    def both(
+        self, rows: Ints, a: int, b: int, missing: Floats, *, at: Ints | None = None
+    ) -> Floats:
         """Return the probability that two attributes are both missing, shape ``(n,)``.
 
         Parameters
@@ -264,22 +294,29 @@ class MissingnessModel(Record):
             The attributes.
         missing : ndarray of float64, shape (n, d)
             Probability that each cell is missing: see `missing`.
+        at : ndarray of int64, optional
+            Positions of some rows. By default all rows.
 
         Returns
         -------
-        ndarray of float64, shape (n,)
+        ndarray of float64, shape (n,) or that of ``at``
             A probability for each row.
         """
+        chosen: Any = slice(None) if at is None else at
         if a == b:
-            return np.asarray(missing[:, a])
-        chance = joint_chance(missing[:, a], missing[:, b], self.odds.get(_pair(a, b), 0.0))
+            return np.asarray(missing[chosen, a])
+        p, q = missing[chosen, a], missing[chosen, b]
+        chance = joint_chance(p, q, self.odds.get(_pair(a, b), 0.0))
         for one, other in ((a, b), (b, a)):
             if determining := self._determining(one):
-                level = rows[:, one] == self.always[one]
-                some, those, theirs = rows[level], missing[level], missing[level, other]
+                # Positions, since copies of wide rows are slow.
+                level = np.flatnonzero(rows[chosen, one] == self.always[one])
+                some = level if at is None else at[level]
+                theirs = missing[some, other]
                 none = np.ones(len(some))  # no determining attribute is missing
                 for c in determining:
-                    none *= 1 - self.both(some, c, other, those) / np.maximum(theirs, _MIN_RATE)
+                    together = self.both(rows, c, other, missing, at=some)
+                    none *= 1 - together / np.maximum(theirs, _MIN_RATE)
                 chance[level] = theirs * (1 - none)
         return chance
 
@@ -428,8 +465,8 @@ class MissingnessModel(Record):
         p, q, total = missing[:, one], missing[:, other], targets * len(rows)
         for k, pair in enumerate(pairs):
             for a in filter(self._determining, pair):  # rules determine rows at one level
-                level = rows[:, a] == self.always[a]
-                total[k] -= self.both(rows[level], *pair, missing[level]).sum()
+                level = np.flatnonzero(rows[:, a] == self.always[a])
+                total[k] -= self.both(rows, *pair, missing, at=level).sum()
                 p[level, k] = 0.0
         self.odds |= zip(pairs, log_odds_of_joint(p, q, total).tolist(), strict=True)
 
@@ -483,11 +520,12 @@ class MissingnessModel(Record):
 
     def _is_ruled(self, effect: Clique) -> bool:
         """Return whether rules relate the mask of the first attribute to the mask of another."""
-        first, *others = ({a, *self._ancestors(a)} for a in effect)
+        first, *others = ({a, *self.ancestors(a)} for a in effect)
         return any(first & other for other in others)
 
-    def _ancestors(self, a: int) -> set[int]:
-        return {b for c in self.implied_by.get(a, ()) for b in (c, *self._ancestors(c))}
+    def ancestors(self, a: int) -> set[int]:
+        """Return the attributes that determine by rules, also by steps, whether one applies."""
+        return {b for c in self.implied_by.get(a, ()) for b in (c, *self.ancestors(c))}
 
     def _logits(self, a: int, rows: Ints) -> Floats:
         logits = np.full(len(rows), self.intercepts[a])

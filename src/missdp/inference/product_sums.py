@@ -60,11 +60,21 @@ class RowVectors(NamedTuple):
     * ``first_order_weight``: Factor of blocks and extra features relative to products.
     * ``extra_features``: Features of some attributes, by position, that enter no product. The block
       of such an attribute ends with its number.
+    * ``pairs``: The pairs whose products are in the vectors. None: all pairs.
     """
 
     blocks: Sequence[Floats]
     first_order_weight: float
     extra_features: Mapping[int, Floats] = {}
+    pairs: Sequence[Pair] | None = None
+
+    @property
+    def later(self) -> dict[int, list[int]]:
+        """The later attributes of the pairs of each attribute."""
+        d, later = len(self.blocks), dict[int, list[int]]()
+        for a, b in combinations(range(d), 2) if self.pairs is None else self.pairs:
+            later.setdefault(a, []).append(b)
+        return later
 
     def norms(self, rows: Ints) -> Floats:
         """Return the L2 norm of each row's vector before clipping."""
@@ -72,7 +82,12 @@ class RowVectors(NamedTuple):
         for a, block in enumerate(self.blocks):
             squares[a] = np.square(block).sum(axis=1)[rows[:, a]]
         total = squares.sum(axis=0)
-        pairs = (np.square(total) - np.square(squares).sum(axis=0)) / 2
+        if self.pairs is None:
+            pairs = (np.square(total) - np.square(squares).sum(axis=0)) / 2
+        else:
+            pairs = np.zeros(len(rows))
+            for a, others in self.later.items():
+                pairs += squares[a] * squares[others].sum(axis=0)
         for a, table in self.extra_features.items():
             total = total + np.square(table).sum(axis=1)[rows[:, a]]
         return np.asarray(np.sqrt(np.maximum(self.first_order_weight**2 * total + pairs, 0.0)))
@@ -153,19 +168,43 @@ def clipped_away(rows: Ints, vectors: RowVectors, clip: float) -> ClippingBias:
     lost *= 1 / max(1, len(rows))
     touched = np.flatnonzero(lost > 0)
     ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
-    single, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
+    spans = [slice(*pair) for pair in pairwise(ends)]
+    single, later = np.zeros(ends[-1]), vectors.later
+    everything = [(slice(None), np.arange(ends[-1]))]
+    by_first = [(spans[a], np.r_[tuple(spans[b] for b in others)]) for a, others in later.items()]
+    areas = everything if vectors.pairs is None else by_first
+    sums = [np.zeros((len(single[first]), len(second))) for first, second in areas]
     step = max(1, _NUMBERS_AT_ONCE // max(1, int(ends[-1])))
     for start in range(0, len(touched), step):
         part = touched[start : start + step]
         stacked = np.concatenate([b[rows[part, a]] for a, b in enumerate(blocks)], axis=1)
         scaled = stacked * lost[part, None]
         single += scaled.sum(axis=0)
-        second += scaled.T @ stacked
-    spans = [slice(*pair) for pair in pairwise(ends)]
-    pairs = {(a, b): second[spans[a], spans[b]] for a, b in combinations(range(len(blocks)), 2)}
+        for area, (first, second) in zip(sums, areas, strict=True):
+            area += scaled[:, first].T @ stacked[:, second]
+    pairs = _split_sums(sums, spans, later, together=vectors.pairs is None)
     extra = [table[rows[touched, a]].T @ lost[touched] for a, table in extra_features.items()]
     gains = _clipping_gains(rows, blocks, lost, pairs, extra_features)
     return ClippingBias([*(single[span] for span in spans), *extra], pairs, gains)
+
+
+def _split_sums(
+    sums: Sequence[Floats],
+    spans: Sequence[slice],
+    later: Mapping[int, list[int]],
+    *,
+    together: bool,
+) -> dict[Pair, Floats]:
+    """Return the sums of each pair, from one table of all blocks, or from one for each first."""
+    if together:
+        return {(a, b): sums[0][spans[a], spans[b]] for a, others in later.items() for b in others}
+    pairs: dict[Pair, Floats] = {}
+    for (a, others), area in zip(later.items(), sums, strict=True):
+        widths = np.cumsum([spans[b].stop - spans[b].start for b in others])[:-1]
+        pairs |= {
+            (a, b): part for b, part in zip(others, np.split(area, widths, axis=1), strict=True)
+        }
+    return pairs
 
 
 def _clipping_gains(
@@ -223,7 +262,7 @@ def clipped_share(rows: Ints, vectors: RowVectors, clip: float) -> tuple[Floats,
     squares = np.stack(sizes, axis=1)
     everything, clipped = squares.T @ squares, (squares * retained[:, None]).T @ squares
     share = np.divide(clipped, everything, out=np.ones_like(clipped), where=everything > 0)
-    pairs = {(a, b): float(share[a, b]) for a, b in combinations(range(len(sizes)), 2)}
+    pairs = {(a, b): float(share[a, b]) for a, others in vectors.later.items() for b in others}
     total, clipped_total = squares.sum(axis=0), (squares * retained[:, None]).sum(axis=0)
     return np.divide(clipped_total, total, out=np.ones_like(clipped_total), where=total > 0), pairs
 
@@ -396,7 +435,7 @@ class Products(Record):
     single : mapping of str to ndarray of float, each of shape (width,)
         For each attribute, the noisy sum of its blocks over rows, in units of rows. Released.
     pairs : mapping of (str, str) to ndarray of float, each of shape (first_width, second_width)
-        For every two attributes, the earlier one first, the noisy sum of the products of their
+        For pairs of attributes, the earlier one first, the noisy sum of the products of their
         blocks. In units of rows. Released.
     std : float
         Standard deviation of the noise of each number of ``pairs``, in units of rows.
@@ -440,6 +479,7 @@ def products_of(
     cells: Ints,
     blocks: Mapping[str, Ints],
     extra_features: Mapping[str, Ints],
+    ordered: Sequence[tuple[str, str]],
     *,
     first_order_weight: int,
     grid: float,
@@ -451,9 +491,11 @@ def products_of(
     Parameters
     ----------
     cells : ndarray of int64
-        The noisy sums: of blocks, of extra features, and of the products of every two blocks.
+        The noisy sums: of blocks, of extra features, and of the products of pairs of blocks.
     blocks, extra_features : mapping of str to ndarray of int64
         The summed numbers, in steps of the grid.
+    ordered : sequence of (str, str)
+        The pairs whose products were summed, in their order.
     first_order_weight : int
         Factor of blocks and extra features, in steps of the grid.
     grid : float
@@ -470,7 +512,6 @@ def products_of(
     """
     scaled, factor = np.asarray(cells, dtype=np.float64) / unit, first_order_weight / grid
     width = {name: block.shape[1] for name, block in blocks.items()}
-    ordered = list(combinations(blocks, 2))
     sizes = [*width.values(), *(block.shape[1] for block in extra_features.values())]
     sizes += [width[a] * width[b] for a, b in ordered]
     segments = iter(np.split(scaled, np.cumsum(sizes)[:-1]))

@@ -315,7 +315,7 @@ class Schema(Record):
         columns = {*chain.from_iterable(several)}
         return tuple(name for name in self.input_columns.names if name in columns)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the attributes of the schema, in their order.
 

@@ -13,12 +13,13 @@ length is, since an outer product is as long as the product of the lengths,
 
     α² Σ_a (s_a + r_a) + Σ_{a<b} s_a s_b = α² (S + R) + (S² − Q) / 2,
 
-where ``S = Σ s_a``, ``Q = Σ s_a²`` and ``R = Σ r_a``. This is a function of one number per code of
-an attribute, which is known exactly for all blocks. Missing is a code like any other and has a
-block. A row's vector is multiplied by the largest whole number of steps, at most 1, that keeps its
-norm within the clip norm. So one row more or less changes the sum by at most the clip norm in L2,
-for all codes and all patterns of missing cells. The length of a block is not bounded. All sums
-together are one Gaussian release of this sensitivity.
+where ``S = Σ s_a``, ``Q = Σ s_a²`` and ``R = Σ r_a``. If a query has only some pairs, the vector
+has only their outer products, and the last term is the sum of ``s_a s_b`` over these pairs. Either
+sum is a function of one number per code of an attribute, which is known exactly for all blocks.
+Missing is a code like any other and has a block. A row's vector is multiplied by the largest whole
+number of steps, at most 1, that keeps its norm within the clip norm. So one row more or less
+changes the sum by at most the clip norm in L2, for all codes and all patterns of missing cells. The
+length of a block is not bounded. All sums together are one Gaussian release of this sensitivity.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ class RowProducts(Record):
     extra_features : mapping of str to array of float, shape (codes, width), optional
         For some attributes, extra numbers in the vector, with the factor of the blocks and without
         products. They lie between -4 and 4.
+    pairs : tuple of (str, str), optional
+        The pairs of attributes whose products are summed. By default all pairs.
 
     Raises
     ------
@@ -121,10 +124,11 @@ class RowProducts(Record):
     clip: Annotated[float, Field(ge=2.0**-10, le=2.0**20)]
     first_order_weight: Annotated[float, Field(gt=0, le=16)] = 1.0
     extra_features: Blocks = field(default_factory=lambda: MappingProxyType({}))
+    pairs: tuple[tuple[str, str], ...] | None = None
 
     def __reduce__(self) -> tuple[type[RowProducts], tuple[Any, ...]]:
         blocks, extra = dict(self.blocks), dict(self.extra_features)
-        return RowProducts, (blocks, self.clip, self.first_order_weight, extra)
+        return RowProducts, (blocks, self.clip, self.first_order_weight, extra, self.pairs)
 
     def plan(self, rows: CountedRows, mechanism: Any) -> Release:
         """Return the plan of the release of the noisy sums: the event to charge, and the noise.
@@ -194,8 +198,9 @@ class RowProducts(Record):
             (name, len(table)) for name, table in self.extra_features.items()
         }:
             raise ParameterError("blocks must have a row for each code of each attribute")
-        widths = [np.shape(self.blocks[name])[1] for name in codes]
-        numbers = sum(widths) + sum(a * b for a, b in combinations(widths, 2))
+        pairs = self._ordered_pairs(tuple(codes))
+        width = {name: np.shape(self.blocks[name])[1] for name in codes}
+        numbers = sum(width.values()) + sum(width[a] * width[b] for a, b in pairs)
         numbers += sum(table.shape[1] for table in self.extra_features.values())
         if numbers > self.max_numbers:
             raise ParameterError(
@@ -205,12 +210,23 @@ class RowProducts(Record):
             )
         for bits in range(_FINEST, _COARSEST - 1, -1):
             blocks = bits if steps == 1 else max(_COARSEST, bits - _WEIGHTED_BITS)
-            sums = _ProductSums(self, tuple(codes), blocks, 3 * bits - 2 * blocks, cost)
+            sums = _ProductSums(self, tuple(codes), pairs, blocks, 3 * bits - 2 * blocks, cost)
             if sums.fits:
                 return sums
         raise ParameterError(
             "the blocks are too long, or the noise is too large, for a grid of whole numbers"
         )
+
+    def _ordered_pairs(self, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Return the pairs whose products are summed, each once, the earlier attribute first."""
+        every = combinations(names, 2)
+        if self.pairs is None:
+            return tuple(every)
+        chosen = {frozenset(pair) for pair in self.pairs}
+        ordered = tuple(pair for pair in every if frozenset(pair) in chosen)
+        if len(ordered) != len(self.pairs):
+            raise ParameterError("pairs must be different pairs of two attributes with blocks")
+        return ordered
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +235,7 @@ class _ProductSums:
 
     plan: RowProducts
     names: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
     bits: int
     factor_bits: int
     cost: Cost
@@ -246,7 +263,7 @@ class _ProductSums:
 
     def exact(self, rows: CountedRows) -> Ints:
         """Return the sums. Private."""
-        cliques: list[Clique] = [*((name,) for name in self.names), *combinations(self.names, 2)]
+        cliques: list[Clique] = [*((name,) for name in self.names), *self.pairs]
         return self.summed(rows.counts.weighted(cliques, self.weight))
 
     @cached_property
@@ -258,6 +275,7 @@ class _ProductSums:
             bound=self.bound,
             max_weight=1 << self.factor_bits,
             extra_squares=_squares(self._extra_features),
+            pairs=None if self.plan.pairs is None else self.pairs,
         )
 
     def summed(self, counts: Mapping[Clique, Ints]) -> Ints:
@@ -275,7 +293,7 @@ class _ProductSums:
             for part in (blocks, self._extra_features)
             for name, block in part.items()
         ]
-        for a, b in combinations(blocks, 2):
+        for a, b in self.pairs:
             parts.append(_sums(blocks[a], table(a, b), blocks[b]))
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
@@ -285,6 +303,7 @@ class _ProductSums:
             cells,
             self._blocks,
             self._extra_features,
+            self.pairs,
             first_order_weight=self._first_order_weight,
             grid=2.0**self.bits,
             unit=float(self._unit),

@@ -7,7 +7,7 @@ row's codes and on public numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,10 @@ class RowWeight:
     the products of every two blocks. Blocks and extra numbers are multiplied by the factor ``f``,
     which is ``first_order_weight``. Let S be the sum of the squared lengths of blocks. Let Q be the
     sum of the squares of these squared lengths, and R the sum of the squared lengths of the extra
-    numbers. The squared length of the vector is ``f^2 (S + R) + (S^2 - Q) / 2``. The weight is the
-    largest whole number, up to ``max_weight``, that makes the multiplied vector at most ``bound``
-    long.
+    numbers. The squared length of the vector is ``f^2 (S + R) + (S^2 - Q) / 2``. With ``pairs``,
+    the last term is the sum over these pairs of the product of both squared lengths. The weight is
+    the largest whole number, up to ``max_weight``, that makes the multiplied vector at most
+    ``bound`` long.
 
     Parameters
     ----------
@@ -44,6 +45,8 @@ class RowWeight:
         Largest weight, at least 1 and below 2**32.
     extra_squares : mapping of str to array of int64, each of shape (n_codes,), optional
         For the attributes that have extra numbers, their squared length for each code.
+    pairs : tuple of (str, str), optional
+        The pairs of attributes whose products are in the vector, each once. None: all pairs.
 
     Notes
     -----
@@ -65,6 +68,7 @@ class RowWeight:
     bound: int
     max_weight: int
     extra_squares: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    pairs: tuple[tuple[str, str], ...] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,12 +92,25 @@ class RowWeight:
         extra = np.zeros(size, dtype=np.int64)
         for name, lengths in self.extra_squares.items():
             extra += lengths[codes[name]]
-        square = self.first_order_weight**2 * (total + extra) + (total * total - squared) // 2
+        products = (total * total - squared) // 2
+        if self.pairs is not None:
+            products = self._of_pairs(codes, size)
+        square = self.first_order_weight**2 * (total + extra) + products
         length = np.sqrt(square.astype(np.float64))
         # Rounding of the conversion, the root and the quotient together is far below 2**-50.
         with np.errstate(divide="ignore"):
             factor = self.bound * (1 - 2.0**-50) / length
         return np.asarray(np.floor(np.minimum(factor, self.max_weight)), dtype=np.int64)
+
+    def _of_pairs(self, codes: Mapping[str, NDArray[Any]], size: int) -> Ints:
+        """Return the squared length of the products of the pairs, for each row of a chunk."""
+        others: dict[str, Ints] = {}
+        for a, b in self.pairs or ():
+            others[a] = others.get(a, np.zeros(size, dtype=np.int64)) + self.squares[b][codes[b]]
+        products = np.zeros(size, dtype=np.int64)
+        for a, total in others.items():
+            products += self.squares[a][codes[a]] * total
+        return products
 
     def recoded(self, codes: Mapping[str, Ints]) -> RowWeight:
         """Return the function of row weights for rows that are coded in another way.
@@ -115,7 +132,7 @@ class RowWeight:
         """
         squares = {name: lengths[codes[name]] for name, lengths in self.squares.items()}
         extra = {name: lengths[codes[name]] for name, lengths in self.extra_squares.items()}
-        return RowWeight(squares, self.first_order_weight, self.bound, self.max_weight, extra)
+        return replace(self, squares=squares, extra_squares=extra)
 
 
 def weighted_source(source: MarginalSource) -> Any:

@@ -7,7 +7,7 @@ parameter. So the data do not decide which of these tables are measured, or with
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -45,7 +45,14 @@ from missdp.synth.shared_steps import (
 )
 from missdp.synth.split import MASKS, BudgetPlan, Part
 from missdp.synth.uncertain import resample_pairs
-from missdp.synth.workload import MAX_CELLS, Workload, fixed_workload, named_marginals
+from missdp.synth.workload import (
+    AUTO,
+    MAX_CELLS,
+    Workload,
+    fixed_workload,
+    named_marginals,
+    near_pairs,
+)
 from missdp.types import Clique, Floats
 
 _PAIRS = "all pairs"  # name of the part of a budget
@@ -80,7 +87,11 @@ def check_gaussian(parameters: Any) -> None:
 
 
 def marginal_parts(
-    request: Request[Any], share: float | None, *, max_cells: int = RowProducts.max_numbers
+    request: Request[Any],
+    share: float | None,
+    *,
+    max_cells: int = RowProducts.max_numbers,
+    pairs: Iterable[Clique] | None = None,
 ) -> list[Part]:
     """Return the public parts of the budget up to the one-way marginals.
 
@@ -92,6 +103,8 @@ def marginal_parts(
         Share of the one-way marginals. None is 0.08. A single attribute gets the complete budget.
     max_cells : int
         Largest number of cells of all pairs together.
+    pairs : iterable of (int, int), optional
+        Pairs that are measured, by positions. None: all pairs.
 
     Returns
     -------
@@ -104,7 +117,8 @@ def marginal_parts(
         If all pairs together have more cells than ``max_cells``.
     """
     schema = request.modelled.schema
-    cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
+    sizes = [attribute.extended_size for attribute in schema]
+    cells = sum(sizes[a] * sizes[b] for a, b in pairs or combinations(range(len(sizes)), 2))
     if cells > max_cells:
         raise ParameterError(
             f"all pairs of attributes have {cells:,} cells, more than the {max_cells:,} "
@@ -141,7 +155,8 @@ def _plan(request: Request[AllPairs]) -> list[Part]:
     marginal requires its attribute. All pairs are released at once, in one answer to which every
     row contributes.
     """
-    parts, schema = marginal_parts(request, request.parameters.first_share), request.modelled.schema
+    schema, share = request.modelled.schema, request.parameters.first_share
+    parts = marginal_parts(request, share, pairs=_measured_pairs(request))
     if len(schema) == 1:
         return parts
     if named := _named(request, schema):
@@ -167,6 +182,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
         clip=request.parameters.clip,
         numbers=numeric_scores(request.schema, names, one_way.levels, one_way.one_way),
         cost=cost_of_pairs(session, plan),
+        pairs=_measured_pairs(request),
     )
     request.report("fitting", 0.3)
     selective = session.facts.strategy.models_missingness
@@ -198,9 +214,21 @@ TOP_UP_SHARE = 0.12
 _MAX_TABLES = 100  # tables of three or more attributes: the noise of more tables is too large
 
 
+def _measured_pairs(request: Request[AllPairs]) -> list[tuple[int, int]] | None:
+    """Return the pairs that are measured, by public facts, or None for all pairs."""
+    pairs, workload = near_pairs(request.modelled), request.parameters.workload
+    if pairs is None or workload == AUTO or isinstance(workload, int):
+        return pairs
+    named = named_marginals(fixed_workload(workload), request.modelled.schema)
+    return sorted({*pairs, *((c[0], c[1]) for c in named if len(c) == 2)})
+
+
 def _named(request: Request[AllPairs], schema: Schema) -> dict[Clique, float]:
     """Return the larger tables that the workload names, with their weights."""
-    named = named_marginals(fixed_workload(request.parameters.workload), schema)
+    workload = fixed_workload(request.parameters.workload)
+    if type(workload) is int and workload == 2:
+        return {}  # a list of all pairs would be long
+    named = named_marginals(workload, schema)
     larger = {clique: weight for clique, weight in named.items() if len(clique) > 2}
     if len(larger) > _MAX_TABLES:
         raise ParameterError(
@@ -234,8 +262,10 @@ def _release_top_up(
 class AllPairs(Synthesizer):
     """Synthesizer that releases all pairs of attributes at once, in one noisy answer.
 
-    Use it for tables of up to 40 attributes in which all relations between two columns matter. No
-    pair is selected or left out. A fit is accounted in Gaussian DP, with add-remove adjacency.
+    Use it for tables of up to 40 attributes in which all relations between two columns matter, and
+    for wide questionnaires. With more than 100 attributes, pairs of near columns are released, and
+    all others are left out (see Notes). No row decides which pairs are released. A fit is accounted
+    in Gaussian DP, with add-remove adjacency.
 
     One-way marginals (tables of counts of one attribute) are released first, with a small share of
     the budget. Counts of cells that are missing together follow. Then all two-way tables are
@@ -322,6 +352,11 @@ class AllPairs(Synthesizer):
     fitted to the corrected tables, in turns. If attributes are ordered, dependence is shrunk
     towards smooth functions of their ranks, by empirical Bayes. Trends then survive noise that
     hides single cells.
+
+    Wide tables: with more than 100 attributes, most of all pairs would be noise. Related questions
+    stand side by side, so each attribute is paired with the next 12 in schema order. With more than
+    666 attributes there are 8,000 such pairs. Pairs in which rules exclude cells, and pairs that
+    ``workload`` names, are released in addition. One-way marginals then get a larger share.
 
     Search: with ``workload="auto"``, 3 % of the remaining budget pays for a search. It selects and
     measures one marginal after another, until noise hides the dependence that pairs lack. All

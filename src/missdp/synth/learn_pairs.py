@@ -67,6 +67,8 @@ _FIRST_ORDER_WEIGHT = 1.6  # factor of blocks relative to products
 _NUMBERS_WEIGHT = 1.2
 _FIRST_ORDER_SIGNAL = 1000.0  # rows over noise, in norms: the factor grows for smaller signals
 _MAX_WEIGHT_GROWTH = 8.0  # largest growth of the factor
+# With some pairs only: squared length of blocks over that of products, and the largest factor.
+_FIRST_ORDER_RATIO, _MAX_WEIGHT = 1.5, 16.0
 _MANY_LEVELS = 64  # levels: in longer lists, levels that may be noise are merged
 _GRID = 2.0**-10  # step of the numbers in blocks
 _MASK = 0.35  # factor of the indicator of a missing cell
@@ -202,8 +204,9 @@ def _plan_products(
     *,
     clip: float | Literal["auto"],
     numbers: Sequence[NumericScore | None] = (),
+    pairs: Sequence[Pair] | None = None,
 ) -> RowProducts:
-    """Return the query of all products: blocks of rows and the clip norm, from released values."""
+    """Return the query of the products: blocks of rows and the clip norm, from released values."""
     parts, shares, features = centred_blocks(marginals), list(marginals.one_way), {}
     for a, number in enumerate(numbers):
         if number is not None:
@@ -213,10 +216,26 @@ def _plan_products(
     signal = marginals.rows * math.sqrt(squared_mu)
     usual = _NUMBERS_WEIGHT if features else _FIRST_ORDER_WEIGHT
     weight = usual * min(max(1.0, math.sqrt(_FIRST_ORDER_SIGNAL / signal)), _MAX_WEIGHT_GROWTH)
+    if pairs is not None:
+        weight = _balanced_weight(shares, RowVectors(parts, weight, features, pairs))
     if clip == "auto":
-        clip = clip_norm(shares, RowVectors(parts, weight, features), signal)
+        clip = clip_norm(shares, RowVectors(parts, weight, features, pairs), signal)
     named = dict(zip(names, parts, strict=True))
-    return RowProducts(named, clip, weight, {names[a]: table for a, table in features.items()})
+    extra = {names[a]: table for a, table in features.items()}
+    by_name = None if pairs is None else tuple((names[a], names[b]) for a, b in pairs)
+    return RowProducts(named, clip, weight, extra, by_name)
+
+
+def _balanced_weight(shares: Sequence[Floats], vectors: RowVectors) -> float:
+    """Return a factor of blocks with which they are about as long as the products together.
+
+    Many attributes have few rows for each sum, and one-way marginals must not suffer from pairs.
+    """
+    rows = independent_rows(shares, _POINTS)
+    products = np.square(vectors._replace(first_order_weight=0.0).norms(rows)).mean()
+    blocks = np.square(vectors._replace(first_order_weight=1.0, pairs=()).norms(rows)).mean()
+    balanced = math.sqrt(_FIRST_ORDER_RATIO * float(products) / max(float(blocks), _GRID))
+    return min(max(vectors.first_order_weight, balanced), _MAX_WEIGHT)
 
 
 def release_pairs(
@@ -226,8 +245,9 @@ def release_pairs(
     clip: float | Literal["auto"] = "auto",
     numbers: Sequence[NumericScore | None] = (),
     cost: Cost | None = None,
+    pairs: Sequence[Pair] | None = None,
 ) -> PairRelease:
-    """Release sums over rows of the products of all pairs of attributes, in one measurement.
+    """Release sums over rows of the products of pairs of attributes, in one measurement.
 
     Parameters
     ----------
@@ -242,6 +262,8 @@ def release_pairs(
         if the session has finer codes.
     cost : Cost, optional
         Cost of the measurement. None is the remaining budget of the session.
+    pairs : sequence of (int, int), optional
+        Positions of the pairs, by public facts. None: all pairs.
 
     Returns
     -------
@@ -254,7 +276,7 @@ def release_pairs(
     if len(names) == 1:
         return PairRelease(marginals)
     used = tuple(numbers) if session.facts.has_fine_codes and any(numbers) else ()
-    plan = _plan_products(names, marginals, cost, clip=clip, numbers=used)
+    plan = _plan_products(names, marginals, cost, clip=clip, numbers=used, pairs=pairs)
     if used:
         session = session.apply(FineCodes())
         fine = zip(session.facts.schema, used, strict=True)
@@ -422,6 +444,17 @@ class PairRelease(Record):
         return _ROUNDS_OF_FEW if self.products is None else _ROUNDS
 
     @property
+    def order(self) -> Sequence[int] | None:
+        """Drawing order of the attributes, or None if the fit chooses it.
+
+        If pairs of near attributes were released, an attribute follows from those shortly before
+        it. Filter questions come first, so their answers never contradict later ones.
+        """
+        d = len(self.levels)
+        near = self.products is not None and len(self.products.pairs) < math.comb(d, 2)
+        return range(d) if near else None
+
+    @property
     def turns(self) -> int:
         """Largest number of corrections of the tables by rows of the fitted model."""
         if self.products is not None:
@@ -506,7 +539,10 @@ class PairRelease(Record):
         names = list(self.products.blocks)
         extra_features = {names.index(n): t for n, t in self.products.extra_blocks.items()}
         return RowVectors(
-            list(self.products.blocks.values()), self.plan.first_order_weight, extra_features
+            list(self.products.blocks.values()),
+            self.plan.first_order_weight,
+            extra_features,
+            None if len(self._pairs) == math.comb(len(names), 2) else tuple(self._pairs),
         )
 
     def tables(
@@ -563,6 +599,10 @@ class PairRelease(Record):
                 excess[last] += (measured - excess[last]) * variance / (variance + count_variance)
                 variances[a, b][last] = 1 / (1 / variance + 1 / count_variance)
             tables[a, b] = back[a] @ excess @ back[b].T + np.outer(one_way[a], one_way[b])
+        if marginals.counts and len(tables) < math.comb(len(sizes), 2):  # pairs without products
+            counted = marginals.tables()
+            tables = dict(counted.tables) | tables
+            variances = dict(counted.variances) | variances
         return PairTables(sizes, tuple(one_way), tables, variances, rows)
 
     @property
@@ -645,7 +685,7 @@ class PairRelease(Record):
             products,
             blocks=selected(products.blocks),
             single=selected(products.single),
-            pairs={pair: products.pairs[pair] for pair in combinations(names, 2)},
+            pairs={p: products.pairs[p] for p in combinations(names, 2) if p in products.pairs},
             extra_blocks=selected(products.extra_blocks),
             extra_features=selected(products.extra_features),
         )
@@ -738,7 +778,7 @@ def fit_pairs(
             completed.variances,
             rng=rng,
             allowed=smoothing.allowed(facts.allowed),
-            order=order,
+            order=release.order if order is None else order,
             higher_order=together,
             ridge=release.ridge,
             strengths=smoothing.strengths,

@@ -15,9 +15,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from missdp.errors import DataError, ParameterError, did_you_mean, replacing
 from missdp.schema import Schema
 from missdp.schema.expressions import parse_names
+from missdp.schema.modelled import ModelView
 from missdp.session import RowProducts
 from missdp.synth.base import Synthesizer
 from missdp.synth.fitted import read_document
+from missdp.synth.workload import near_pairs
 
 GROUP = "missdp.synthesizers"
 """Entry points of this group add families: `missdp.baselines`, and other packages."""
@@ -87,14 +89,15 @@ def synthesizer_named(name: str) -> type[Synthesizer]:
 
 
 _MANY_ATTRIBUTES = 40
-"""Largest number of attributes for AllPairs. With more, AIM was closer (Adult, epsilon 1)."""
+"""Largest number of attributes for all pairs. With more, AIM was closer (Adult, epsilon 1)."""
 
 
 def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     """Return the name of the default family for a schema: a function of public facts.
 
-    It is AllPairs for up to 40 attributes. For more attributes it is AIM, because most pairs are
-    then noise. It is AIM for pure differential privacy, too.
+    It is AllPairs for up to 40 attributes. For up to 100 attributes it is AIM, because most pairs
+    are then noise. For more attributes it is AllPairs again, which then measures only pairs of near
+    attributes. It is AIM for pure differential privacy, too.
 
     >>> from missdp.synth.registry import default_synthesizer
     >>> from missdp.datasets import yrbss
@@ -102,9 +105,13 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     >>> default_synthesizer(schema, delta=None), default_synthesizer(schema, delta=0.0)
     ('all-pairs', 'aim')
     """
-    cells = sum(a.extended_size * b.extended_size for a, b in combinations(schema, 2))
-    held = len(schema) <= _MANY_ATTRIBUTES and cells <= RowProducts.max_numbers
-    return "all-pairs" if held and delta != 0 else "aim"
+    modelled = ModelView(schema)
+    near = near_pairs(modelled)
+    if delta == 0 or (near is None and len(schema) > _MANY_ATTRIBUTES):
+        return "aim"
+    sizes = [a.extended_size for a in (modelled.schema if near else schema)]
+    cells = sum(sizes[a] * sizes[b] for a, b in near or combinations(range(len(sizes)), 2))
+    return "all-pairs" if cells <= RowProducts.max_numbers else "aim"
 
 
 def _homes() -> dict[str, EntryPoint]:

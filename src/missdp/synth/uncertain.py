@@ -128,6 +128,7 @@ def posterior_models(
             *parts,
             rng=rng,
             allowed=possible,
+            order=release.order,
             higher_order=together,
             ridge=release.ridge,
         )

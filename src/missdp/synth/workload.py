@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, cast
 
 from missdp.errors import ParameterError, did_you_mean
 from missdp.schema import Schema
+from missdp.schema.modelled import ModelView
 from missdp.types import Clique
 
 Workload: TypeAlias = int | Iterable[tuple[str, ...]] | Mapping[tuple[str, ...], float]
@@ -20,6 +21,8 @@ AUTO = "auto"
 MAX_CELLS = 1_000_000  # cells of one marginal
 MAX_MARGINALS = 200_000  # marginals together
 MAX_TOTAL_CELLS = 2**27  # cells of all marginals together: a gigabyte of counts in memory
+_MAX_ALL = 100  # attributes up to which all pairs are measured together
+_MAX_NEAR_PAIRS, _REACH = 8_000, 12  # near pairs, and columns that they reach at most
 _MAX_ORDER = 4  # attributes of one marginal
 _MIN_WEIGHT = 1e-9  # smallest weight of a marginal, and the inverse of the largest
 
@@ -75,6 +78,39 @@ def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> lis
     covered = {pair for clique in measured for pair in combinations(clique, 2)}
     pairs = (pair for clique in workload for pair in combinations(clique, 2))
     return [pair for pair in dict.fromkeys(pairs) if pair not in covered]
+
+
+def near_pairs(modelled: ModelView) -> list[tuple[int, int]] | None:
+    """Return the pairs of a wide table that are measured together, or None for all pairs.
+
+    Related questions of a questionnaire stand side by side. So these are the pairs of attributes
+    that are near in the order of the schema, and the pairs in which rules make cells impossible.
+
+    Parameters
+    ----------
+    modelled : ModelView
+        The modelled attributes, and their rules. Public.
+
+    Returns
+    -------
+    list of (int, int) or None
+        Sorted positions. None for up to 100 attributes. More attributes have at most 12 pairs with
+        later attributes, and with more than 666 attributes at most 8,000 near pairs together.
+
+    Examples
+    --------
+    >>> from missdp.datasets import yrbss
+    >>> near_pairs(ModelView(yrbss().schema())) is None
+    True
+    """
+    names, d = modelled.schema.names, len(modelled.schema)
+    if d <= _MAX_ALL:
+        return None
+    reach = max(1, min(_REACH, _MAX_NEAR_PAIRS // d))
+    pairs = {(a, b) for a in range(d) for b in range(a + 1, min(d, a + 1 + reach))}
+    place = {name: a for a, name in enumerate(names)}
+    cliques = (sorted(map(place.__getitem__, c)) for c in modelled.impossible_cells if len(c) == 2)
+    return sorted(pairs | {(a, b) for a, b in cliques})
 
 
 def named_marginals(workload: Workload, schema: Schema) -> dict[Clique, float]:
