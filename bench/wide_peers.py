@@ -86,10 +86,10 @@ def ours(columns, seed):
     """Fit missdp's default family in a process of its own, and return its figures."""
     attributes, rules, _, _ = wide_tables.questionnaire(columns, rows=10, seed=seed)
     family = wide_tables.default_synthesizer(wide_tables.schema_of(attributes, rules), delta=None)
-    told = {"rows": wide_tables.ROWS, "workload": None, "epsilon": 1.0, "weighted": False}
-    told |= {"real": False, "profile": None, "model": None}
-    told |= {"columns": columns, "family": family, "seed": seed}
-    command = [sys.executable, wide_tables.__file__, "--once", json.dumps(told)]
+    once_options = {"rows": wide_tables.ROWS, "workload": None, "epsilon": 1.0, "weighted": False}
+    once_options |= {"real": False, "profile": None, "model": None}
+    once_options |= {"columns": columns, "family": family, "seed": seed}
+    command = [sys.executable, wide_tables.__file__, "--once", json.dumps(once_options)]
     out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     run = json.loads(out.splitlines()[-1])
     return run | {"cpu_s": run["fit"] + run["sample"], "family": family}

@@ -411,8 +411,8 @@ def main():
     for width, family in itertools.product(columns, options.family):
         runs = []
         for seed in range(options.first_seed, options.first_seed + options.seeds):
-            told = common | {"columns": width, "family": family, "seed": seed}
-            command = [sys.executable, __file__, "--once", json.dumps(told)]
+            once_options = common | {"columns": width, "family": family, "seed": seed}
+            command = [sys.executable, __file__, "--once", json.dumps(once_options)]
             out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             runs.append(json.loads(out.splitlines()[-1]))
             print(width, family, seed, json.dumps(runs[-1]), flush=True)

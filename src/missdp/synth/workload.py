@@ -99,6 +99,8 @@ def near_pairs(modelled: ModelView) -> list[tuple[int, int]] | None:
 
     Examples
     --------
+    >>> from missdp.schema.modelled import ModelView
+    >>> from missdp.synth.workload import near_pairs
     >>> from missdp.datasets import yrbss
     >>> near_pairs(ModelView(yrbss().schema())) is None
     True
