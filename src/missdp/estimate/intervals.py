@@ -220,9 +220,9 @@ def released_with_shifts(
     Released
         The tables.
     ndarray
-        The values in rows of the model less the released values. Zero for groups without rows, and
-        for questions that rows do not answer. Rows have less information on the values inside bins.
-        Deviations, quantiles and shares of a number depend on these values.
+        The values in rows of the model less the released values. Zero for groups without rows, for
+        wide tables, and for questions that rows do not answer. Rows have less information on the
+        values inside bins. Deviations, quantiles and shares of a number depend on these values.
 
     Raises
     ------
@@ -239,7 +239,8 @@ def released_with_shifts(
     released, question = released_tables(model, estimand.cliques), estimand.question
     direct = estimand.values(released.point)[0]
     is_share = question.what == "share" and not isinstance(estimand.columns[0].attribute, Numeric)
-    if not (is_share or question.what in ("mean", "correlation", "regression")):
+    by_rows = is_share or question.what in ("mean", "correlation", "regression")
+    if released.is_wide or not by_rows:
         return released, np.zeros_like(direct)
     return released, np.nan_to_num(answer_by_rows(rows_of_model(model), question) - direct)
 

@@ -74,6 +74,7 @@ class ReleasedTables:
     extremes: dict[int, Tables]  # by number, with as many hidden rows as are possible
     within: dict[int, WithinBins]  # by number
     n_rows: float  # rows that tell as much
+    is_wide: bool  # whether estimates are released values, since rows of a wide table take long
     count_noise: float  # standard deviation of the count of a level, relative to all rows
     hardly_observed: dict[int, float]  # by attribute, share of rows without observed values
     flags: tuple[str, ...]
@@ -102,6 +103,7 @@ class ReleasedTables:
         self.extremes = {a: self._tables(self._exact, even | {a: x}) for a, x in extremes.items()}
         is_weighted = model.fitted_.size is not None and model.fitted_.size.weight is not None
         self.n_rows = replicates.n_rows / (model.fitted_.design if is_weighted else 1.0)
+        self.is_wide = replicates.is_wide
         self.count_noise = replicates.release.marginals.std / replicates.n_rows
         self.hardly_observed = {a: replicates.hardly_observed(a) for (a,) in singles}
         self.flags = replicates.flags

@@ -45,7 +45,7 @@ CLIPPED = 0.1
 """Error of the share of a sum that clipping removes, which a model restores, relative to it."""
 
 _ROWS = 20_000  # rows of the model that represent the private rows
-_FEWER = 6_000  # rows of the model from which draws are made
+_FEWER, _FEWER_IF_WIDE = 6_000, 3_000  # rows of the model from which draws are made
 _MAX_TOGETHER = 100  # attributes up to which estimates take all missing values into account
 _UNSELECTED = (
     0.8  # error of a pair that was not selected: the mean size of its noise, in deviations
@@ -116,21 +116,24 @@ class Replicates:
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
         named = zip(self.levels, self.names, strict=True)
         self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
-        self._is_wide = len(self.names) > _MAX_TOGETHER
-        self._rows = fitted.row_model.sample(_FEWER if self._is_wide else _ROWS, self._rng)
+        self.is_wide = len(self.names) > _MAX_TOGETHER
+        self._fewer = _FEWER_IF_WIDE if self.is_wide else _FEWER
+        self._rows = fitted.row_model.sample(self._fewer if self.is_wide else _ROWS, self._rng)
         self._absent = self._masks.draw(self._rows, self._rng)
         self._observed = np.where(self._absent, [x.n_groups for x in self.levels], self._rows)
         self._bias: ClippingBias | None = self._measured.clipping_bias(self._observed)
         self._retained = self._measured.retained_shares(
             self._observed
         )  # shares of sums, after clipping
-        self._observed = self._observed[:_FEWER]
-        fine_codes = draw_fine_codes(self._measured.numeric_scores, self._rows[:_FEWER], self._rng)
+        self._observed = self._observed[: self._fewer]
+        fine_codes = draw_fine_codes(
+            self._measured.numeric_scores, self._rows[: self._fewer], self._rng
+        )
         self._z = {
             a: number.z[fine_codes[:, a]] for a, number in self._measured.numeric_scores.items()
         }
         self.of = [*range(len(self.levels))]
-        if not self._is_wide:
+        if not self.is_wide:
             self._restrict(self.of)
 
     def about(self, cliques: Sequence[Clique]) -> Self:
@@ -148,7 +151,7 @@ class Replicates:
             unmeasured = [c for c in unmeasured if len(c) == 2 and tuple(sorted(c)) not in known]
         for clique in unmeasured:
             some._take_from_model(clique)
-        if self._is_wide:
+        if self.is_wide:
             of = {a for clique in cliques for a in clique}
             of |= {b for a in of for b in self._masks.ancestors(a)}
             some._restrict(sorted(of))
@@ -213,7 +216,7 @@ class Replicates:
         return self._shared[number]
 
     def _new_draws(self, number: int) -> Iterator[Draw]:
-        rng, n = np.random.default_rng(1), _FEWER  # public: draws show how numbers vary
+        rng, n = np.random.default_rng(1), self._fewer  # public: draws show how numbers vary
         for _ in range(number):
             weights = rng.normal(size=n) * np.sqrt(self._model.fitted_.design / (self.n_rows * n))
             weights -= weights.mean()
@@ -221,7 +224,7 @@ class Replicates:
 
     def within_bins(self, at: int, marginal: Floats) -> WithinBins:
         """Return the values of a number inside its bins, given its marginal."""
-        observed = 1 - float(self._absent[:_FEWER, at].mean())
+        observed = 1 - float(self._absent[: self._fewer, at].mean())
         facts = self.n_rows, observed, self._sums(at)
         return WithinBins.of(self._model, self.names[at], marginal, *facts)
 
@@ -230,7 +233,7 @@ class Replicates:
 
         It is shrunk towards the mean over all rows.
         """
-        rows, is_missing = self._rows[:_FEWER], self._absent[:_FEWER, at].astype(float)
+        rows, is_missing = self._rows[: self._fewer], self._absent[: self._fewer, at].astype(float)
         shape = tuple(self.levels[a].n_groups for a in clique)
         number = weighted_counts(rows, clique, shape, np.ones(len(rows)))
         missing = weighted_counts(rows, clique, shape, is_missing) + _PRIOR_ROWS * is_missing.mean()
@@ -241,8 +244,8 @@ class Replicates:
 
         Rows with the usual chance of being observed do not count.
         """
-        rows, place = self._rows[:_FEWER], at
-        if self._is_wide:
+        rows, place = self._rows[: self._fewer], at
+        if self.is_wide:
             rows, place = rows[:, self.of], self.of.index(at)
         chance = 1 - self._masks.missing(rows)[:, place]
         return float(np.mean(chance < min(_HARDLY, chance.mean() / 2)))
@@ -282,7 +285,7 @@ class Replicates:
 
     def with_rows(self, statistics: Statistics, weights: Floats) -> Statistics:
         """Return statistics by positions in the table with additional weight on each row."""
-        cells = _with_weights(statistics.cells, self._rows[:_FEWER], self._z, weights)
+        cells = _with_weights(statistics.cells, self._rows[: self._fewer], self._z, weights)
         return Statistics(cells, statistics.missing)
 
     @cached_property
@@ -345,7 +348,7 @@ class Replicates:
 
     def _resampled(self, weights: Floats) -> Statistics:
         """Return statistics with additional weight on each row, missing values included."""
-        is_missing = self._absent[:_FEWER]
+        is_missing = self._absent[: self._fewer]
         z = {i: np.where(is_missing[:, a], 0.0, self._z[a]) for i, a in self._numbers.items()}
         cells = _with_weights(self._released.cells, self._observed[:, self.of], z, weights)
         return self._completed(Statistics(cells, self._missing(cells)))
