@@ -204,7 +204,7 @@ CASES = {
         Kamino(epsilon=1.0, constraints="t1&EQ(t1.sex,'f')").fit(reads())
     ),
     (
-        "all pairs of attributes have 71,250,000 cells, more than the 60,000,000 that "
+        "the measured pairs of attributes have 71,250,000 cells, more than the 60,000,000 that "
         "one release can have"
     ): lambda: wide(),
     "the fit does not fit into Filter(epsilon=0.5, delta=1e-06": lambda: fits(

@@ -90,7 +90,8 @@ def test_an_unexpected_error_shows_nothing_private(client, space, monkeypatch, c
 def test_a_form_that_is_too_long_is_not_read(client, space, monkeypatch):
     monkeypatch.setattr("missdp.app.server._MAX_BYTES", 10)
     client.enter()
-    assert "Choose a file" in client.do("data", "read", data="people.csv" * 9)
+    answer = client.send("POST", "/data/read", "data=" + "people.csv" * 9)
+    assert answer.status == 413
     assert space.job is None
 
 

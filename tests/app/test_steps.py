@@ -206,7 +206,8 @@ def test_further_facts_of_the_former_kind_are_not_kept(client, space):
     place = re.search(r'id="column-(\d+)">\s*<legend><bdi>age<', client.page("schema"))[1]
     changes = {"kind": "weight", "more": "step = 2"}
     edit(client, "age", changes, action="keep", changed=place)
-    edit(client)
+    assert "why its facts are public" in edit(client)
+    edit(client, "age", {"public": "by design"})
     assert space.schema.checked[0].weight.upper == 90
 
 
@@ -329,6 +330,13 @@ def test_from_schema_to_dossier_as_on_the_command_line(ready, space, folder):
     assert command in shown
     assert "tick the box" in ready.do("release", "confirm", command=command)
     assert "state the guarantee again" in ready.do("release", "confirm", confirmed="1", command="x")
+    # Another program changes the schema between the stated guarantee and its confirmation.
+    schema = Path("people.toml")
+    schema.write_text(schema.read_text("utf-8") + "\n# changed\n", "utf-8")
+    assert "state the guarantee again" in ready.do(
+        "release", "confirm", confirmed="yes", command=command
+    )
+    ready.do("release", "state", **account, epsilon="2", output="people.model.json")
     shown = ready.do("release", "confirm", confirmed="yes", command=command)
     assert "Released: people.model.json" in shown
     assert "state the guarantee again" in ready.do(

@@ -180,3 +180,31 @@ def test_the_words_of_an_edit_repeat_it(file):
 def test_a_file_that_is_absent_raises(tmp_path):
     with pytest.raises(SchemaError, match="cannot read"):
         SchemaText.of_file(tmp_path / "absent.toml")
+
+
+def test_a_weight_or_a_unit_needs_a_reason_for_facts_that_were_read():
+    """These tables have no marks, so a bound that was read would be published without one."""
+    text = drafted()
+    assert SchemaText(text).checked[0].undeclared["age"]
+    for kind in ("weight", "unit"):
+        with pytest.raises(SchemaError, match="why its facts are public"):
+            changed(text, "age", kind=kind, lower=None)
+    weighted = changed(text, "age", kind="weight", reason="by design", lower=None, integer=None)
+    assert "# Public because: by design" in weighted
+
+
+def test_facts_that_are_added_or_removed_beside_marks_stay_marked():
+    text = drafted()
+    spiked = changed(text, "age", spikes=[63])
+    assert "spikes" in SchemaText(spiked).checked[0].undeclared["age"]
+    facts = {"lower": None, "upper": None, "integer": None, "levels": [1, 2]}
+    coded = changed(text, "sex", kind="categorical", **facts)
+    without = changed(coded, "sex", label="sex")
+    assert SchemaText(without).checked[0].undeclared["sex"]
+
+
+def test_a_reason_is_one_line():
+    reason = "line one\n[[rule]]\nnever = 'age > 93'"
+    text = changed(TEXT, "age", reason=reason)
+    assert SchemaText(text).checked[0].rules == SchemaText(TEXT).checked[0].rules
+    assert "# Public because: line one [[rule]]" in text

@@ -131,13 +131,13 @@ def test_estimates_of_a_wide_table_agree_with_those_of_all_attributes(monkeypatc
     model = AllPairs(epsilon=5.0, random_state=0).fit(
         Table.from_codes(schema, {f"c{k}": codes[:, k] for k in range(8)})
     )
-    cliques = [("c0", "c1"), ("c0", "c7")]  # near and far
+    cliques = [("c0", "c1"), ("c5", "c6")]
     tables = []
     for limit in (100, 5):
         monkeypatch.setattr(replicates, "_MAX_TOGETHER", limit)
         released._CACHE.clear()
         of = released.released_tables(model, cliques, draws=5)
-        tables.append([of.point.of(0, 1), of.point.of(0, 7)])
+        tables.append([of.point.of(0, 1), of.point.of(5, 6)])
     for together, alone in zip(*tables, strict=True):
         assert np.abs(together - alone).sum() / 2 < 0.05  # 3,000 rows or 20,000
     # Rows of a wide table take minutes, so estimates are the released values.
@@ -164,3 +164,29 @@ def test_report_of_a_wide_table_lists_measured_pairs_without_a_matrix(monkeypatc
     page = (tmp_path / "dossier" / "report.html").read_text("utf-8")
     assert "Only measured pairs of this wide table are listed" in page
     assert 'id="matrix"' not in page
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.long
+def test_estimates_of_a_wide_table_correct_missing_values_and_refuse_far_pairs(monkeypatch):
+    """Without the neighbour that decides what is missing, an interval was .26 to .28."""
+    from missdp.errors import ParameterError
+    from missdp.estimate import released, replicates
+
+    monkeypatch.setattr(replicates, "_MAX_TOGETHER", 5)
+    released._CACHE.clear()
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, (6000, 8))
+    codes[:, 5] = np.where(rng.random(6000) < 0.85, codes[:, 4], codes[:, 5])
+    truth = (codes[:, 5] == 2).mean()
+    codes[rng.random(6000) < np.where(codes[:, 4] == 2, 0.8, 0.05), 5] = 3  # missing
+    observed = (codes[:, 5] == 2).sum() / (codes[:, 5] < 3).sum()
+    schema = schema_of(8)
+    table = Table.from_codes(schema, {f"c{k}": codes[:, k] for k in range(8)})
+    model = AllPairs(epsilon=20.0, random_state=0).fit(table)
+    result = model.estimate("share(c5 = 'z')")
+    assert abs(result.estimate[0] - truth) < 0.25 * abs(observed - truth)
+    low, high = result.intervals[0]
+    assert low < truth < high
+    with pytest.raises(ParameterError, match="Name them in workload="):
+        model.estimate("share(c7 = 'x') by c0")

@@ -131,8 +131,10 @@ def application(space: Workspace, guard: Guard) -> Any:
 
 async def _form(request: Any) -> dict[str, str]:
     """Return the fields of a form. A file is never sent, so the form is short."""
+    from starlette.exceptions import HTTPException
+
     if int(request.headers.get("content-length", _MAX_BYTES + 1)) > _MAX_BYTES:
-        return {}
+        raise HTTPException(413)
     text = (await request.body()).decode("utf-8", "replace")
     return dict(parse_qsl(text, keep_blank_values=True))
 

@@ -274,6 +274,7 @@ class Workspace:
 
     def on_release_confirm(self, form: Form) -> None:
         """Run the confirmed release once. The command charges first."""
+        self.refresh()  # the guarantee may have been stated for an earlier file
         planned = self.results.get("release/state", {"command": []})["command"]
         words = [word for word in planned if word != "--dry-run"]
         if not words or form.get("command") != shown(words):

@@ -228,11 +228,14 @@ def require_statistics(model: Synthesizer) -> AIM | MST | AllPairs:
 
 def _check_measured(model: AIM | MST | AllPairs, cliques: Sequence[Clique]) -> None:
     """Raise for tables that are not in the workload, before anything is computed."""
-    measured, every_pair = [*model.tables_.higher_order], isinstance(model, AllPairs)
-    if not every_pair:  # all named marginals of AllPairs are measured
+    measured = [*model.tables_.higher_order]
+    if not isinstance(model, AllPairs):
         measured += candidates(fixed_workload(model.workload), model.modelled_)
+    elif products := model.tables_.products:
+        # A wide table has pairs of near columns only. Nothing bounds the error of other pairs.
+        measured += [tuple(map(model.modelled_.names.index, pair)) for pair in products.pairs]
     for clique in cliques:
-        if not ((every_pair and len(clique) < 3) or is_within(clique, measured)):
+        if not is_within(clique, measured):
             names = model.modelled_.names
             raise ParameterError(
                 f"{', '.join(names[a] for a in clique)} are not together in the workload. Name "

@@ -139,20 +139,18 @@ class Replicates:
     def about(self, cliques: Sequence[Clique]) -> Self:
         """Return the replicates of some attributes, or of all attributes if values are missing.
 
-        In a wide table, they are those of the attributes, and of others that imply by a rule that
-        they do not apply. Missing values then depend on these attributes only.
+        In a wide table, they are those of the attributes, and of all others by which their missing
+        values depend on the row.
         """
-        some = copy.copy(self)
-        measured = self._measured
+        some, measured = copy.copy(self), self._measured
         unmeasured = [c for c in cliques if not is_within(c, measured.marginals.counts)]
-        if measured.products is not None:  # larger cliques are taken from rows in any case
-            places = {name: a for a, name in enumerate(measured.products.blocks)}
-            known = {(places[a], places[b]) for a, b in measured.products.pairs}
-            unmeasured = [c for c in unmeasured if len(c) == 2 and tuple(sorted(c)) not in known]
+        if measured.products is not None:
+            unmeasured = []
         for clique in unmeasured:
             some._take_from_model(clique)
         if self.is_wide:
             of = {a for clique in cliques for a in clique}
+            of |= {b for effect in self._masks.slopes if effect[0] in of for b in effect[1:]}
             of |= {b for a in of for b in self._masks.ancestors(a)}
             some._restrict(sorted(of))
             some._masks = self._masks.restricted_to(sorted(of))

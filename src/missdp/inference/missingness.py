@@ -204,8 +204,16 @@ class MissingnessModel(Record):
         return replace(self, rates=rates, always=always, slopes=slopes, odds=odds)
 
     def restricted_to(self, attributes: Sequence[int]) -> MissingnessModel:
-        """Return the model of some attributes, in order, without the effects of all others."""
+        """Return the model of some attributes, in order, without the effects of all others.
+
+        An attribute that loses an effect has the usual rate where its other effects are 0.
+        """
+        from scipy.special import logit
+
         place = {a: i for i, a in enumerate(attributes)}
+        loses = {effect[0] for effect in self.slopes if not place.keys() >= {*effect}}
+        usual = logit(np.clip(self.rates, _MIN_RATE, 1 - _MIN_RATE))
+        intercepts = np.where([a in loses for a in range(len(usual))], usual, self.intercepts)
 
         def selected(terms: Mapping[Any, Any]) -> dict[Any, Any]:
             inside = {key: term for key, term in terms.items() if place.keys() >= {*key}}
@@ -223,6 +231,7 @@ class MissingnessModel(Record):
             selected(self.slopes),
             selected(self.odds),
             tuple(selected(dict.fromkeys(self.evident))),
+            intercepts[[*attributes]],
         )
 
     @property

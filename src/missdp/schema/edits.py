@@ -102,6 +102,12 @@ class FileTable:
         complete |= {} if table == kind else {"kind": "categorical" if kind == "open" else kind}
         complete |= {"levels": "open"} if kind == "open" else {}
         complete = {} if kind == "file" else complete
+        reason = " ".join(reason.split())
+        if self.marks and kind in ("unit", "weight") and not reason:
+            raise SchemaError(
+                f"{self.name}: a {kind} has no marks of facts that were read from the data. State "
+                "why its facts are public"
+            )
         text, comments, marks = self.text, self.comments, self._marks(kind, facts)
         if reason != self.public:
             # The comments above a table with marks are those of the draft, which are private.
@@ -136,6 +142,9 @@ class FileTable:
             marks = ["levels"] * (kind == "open") + [*facts, "nullable"]
         else:
             marks = [m for m in marks if m in facts or m in _ALWAYS or m == "levels"]
+            marks += [m for m in facts if marks and facts[m] != self.further.get(m)]
+            # A removed fact may return in a later edit, which then needs a reason.
+            marks = marks or ["nullable"] * bool(self.marks)
         in_table = {"undeclared": list(dict.fromkeys(marks))}
         return in_table if marks and kind not in ("unit", "weight") else {}
 

@@ -150,6 +150,7 @@ class Schema(Record):
         if not _LEDGER.fullmatch(self.ledger):
             raise SchemaError("ledger must be URL#NAME or #NAME, without a password")
         object.__setattr__(self, "attributes", _with_computed(self.attributes))
+        vars(self).pop("names", None)  # of the attributes before
         self._check_unit()
         self._check_rules()
 

@@ -161,7 +161,7 @@ class RowProducts(Record):
         event = sums.noise.event(
             float(sums.bound),
             required=rows.required(()) or None,
-            label="products of all pairs of attributes",
+            label="products of pairs of attributes",
         )
         return Release(event, sums.noise, partial(sums.exact, rows), read=sums.read)
 
@@ -204,7 +204,7 @@ class RowProducts(Record):
         numbers += sum(table.shape[1] for table in self.extra_features.values())
         if numbers > self.max_numbers:
             raise ParameterError(
-                f"all pairs of attributes have {numbers:,} cells, more than the "
+                f"the measured pairs of attributes have {numbers:,} cells, more than the "
                 f"{self.max_numbers:,} that are released together; use fewer attributes, bins or "
                 "levels, or the synthesizer 'mst'"
             )

@@ -121,7 +121,7 @@ def marginal_parts(
     cells = sum(sizes[a] * sizes[b] for a, b in pairs or combinations(range(len(sizes)), 2))
     if cells > max_cells:
         raise ParameterError(
-            f"all pairs of attributes have {cells:,} cells, more than the {max_cells:,} "
+            f"the measured pairs of attributes have {cells:,} cells, more than the {max_cells:,} "
             "that one release can have. Use fewer attributes, bins or levels, or MST"
         )
     share = _FIRST_SHARE if share is None else share
@@ -174,7 +174,7 @@ def _fit(session: Session, plan: BudgetPlan, request: Request[AllPairs]) -> Lear
     one_way, total = release_one_way(session, plan, request, count)
     tables, stds = _release_top_up(session, one_way, _named(request, request.public), plan)
     masks, std = release_masks(session, plan, one_way, limit=_MAX_MASKED)
-    request.report("measuring all pairs", 0.1)
+    request.report("measuring pairs", 0.1)
     names = session.facts.schema.names
     release = release_pairs(
         session,
