@@ -87,6 +87,12 @@ def test_an_unexpected_error_shows_nothing_private(client, space, monkeypatch, c
     assert "secret" not in "".join(capfd.readouterr())
 
 
+def test_the_token_redirects_to_this_page_only(client):
+    token = client.server.url.partition("token=")[2]
+    answer = client.send("GET", f"//example.com/?token={token}", Origin="")
+    assert answer.getheader("Location") == "/example.com/"
+
+
 def test_a_form_that_is_too_long_is_not_read(client, space, monkeypatch):
     monkeypatch.setattr("missdp.app.server._MAX_BYTES", 10)
     client.enter()

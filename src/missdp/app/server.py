@@ -61,7 +61,7 @@ class Guard:
         if refusal := self._refusal(request):
             response = PlainTextResponse(f"missdp: {refusal}\n", status_code=403)
         elif request.method == "GET" and self._is_token(request.query_params.get("token", "")):
-            response = RedirectResponse(request.url.path, status_code=303)
+            response = RedirectResponse("/" + request.url.path.lstrip("/"), status_code=303)
             response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         else:
             try:
@@ -145,7 +145,7 @@ def _document(space: Workspace, name: str) -> Any:
 
     result = space.results.get("look/dossier" if name == "report" else f"look/{name}")
     inline = {"content-security-policy": _FRAMES + _DOCUMENT}
-    if result is None:
+    if result is None or not (name == "compare" or result["file"].exists()):
         return PlainTextResponse("missdp: there is no such file yet.\n", 404)
     if name == "compare":
         return HTMLResponse(result["html"], headers=inline)
