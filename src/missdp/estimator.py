@@ -91,7 +91,8 @@ class Estimator:
         Returns
         -------
         dict of str to object
-            The values of all constructor parameters, sorted by name.
+            The values of all constructor parameters, sorted by name. A seed (``random_state``)
+            must not be published: see `Synthesizer.public_parameters`.
         """
         del deep
         return {name: getattr(self, name) for name in self._parameters()}

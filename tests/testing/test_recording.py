@@ -227,3 +227,17 @@ def test_unknown_mechanism_raises():
             undercharges(mechanism, EVENT, part, part)
         with pytest.raises(UnknownMechanismError, match="Unknown"):
             log_ratio(mechanism, part, part, part)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"seed": -1}, "seed"),
+        ({"seed": "a"}, "seed"),
+        ({"seed": 0, "scale": 0.0}, "scale"),
+        ({"seed": 0, "stop_after": 0}, "stop_after"),
+    ],
+)
+def test_parameters_of_a_recording_are_checked(parameters, name):
+    with pytest.raises(ParameterError, match=name):
+        RecordingNoise(**parameters)

@@ -281,9 +281,10 @@ class CodeBook:
         return dict(self._attributes[1])
 
     def untranslated(self) -> tuple[str, ...]:
-        """Return the conditions of a code book that do not fit the schema of its columns.
+        """Return the filters of questions in a code book that do not fit the schema of its columns.
 
-        A condition on a column outside the schema is an example.
+        A filter states which rows have a value. A filter on a column outside the schema does not
+        fit.
 
         Returns
         -------

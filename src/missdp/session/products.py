@@ -166,7 +166,9 @@ class RowProducts(Record):
         return Release(event, sums.noise, partial(sums.exact, rows), read=sums.read)
 
     def on_grid(self, codes: Mapping[str, int], cost: Cost, *, steps: int = 1) -> _ProductSums:
-        """Return the query's sums of products rounded to a grid, with the discrete noise of a cost.
+        """Return an object that computes the query's sums of products in whole steps of a grid.
+
+        The discrete Gaussian noise of the sums has the scale of the cost, and is drawn later.
 
         Parameters
         ----------
@@ -175,9 +177,8 @@ class RowProducts(Record):
         cost : Cost
             Cost of the release, in zCDP or Gaussian DP.
         steps : int, default 1
-            Number of parts into which one row is divided. With several parts, rows have survey
-            weights, which are rounded down to the grid of factors. So this grid is then finer than
-            the grid of blocks.
+            Smallest weight of a row is 1 / ``steps``, with ``steps`` at least 1. Rows without
+            survey weights have one step.
 
         Returns
         -------

@@ -335,8 +335,8 @@ class Request(Generic[P]):
         Returns
         -------
         tuple of frozenset of str
-            A set of names for each table, in the order of ``cliques``. Empty if every row is
-            counted. Public.
+            A set of names for each table, in the order of ``cliques``. The set is empty if every
+            row enters the table. Public.
         """
         filled = self.strategy.fills
         return tuple(

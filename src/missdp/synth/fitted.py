@@ -57,7 +57,8 @@ class Fitted(Record):
     n_rows : int
         Released or declared number of rows, at least 1. It is the default number of synthetic rows.
     n_rows_std : float
-        Standard deviation of the noise of the number of rows, in rows. 0 if it was declared.
+        Standard deviation of the noise of the number of rows, in rows, at least 0. It is 0 if the
+        number was declared.
     guarantee : Guarantee
         The guarantee of everything that the fit released.
     model : object
@@ -80,7 +81,7 @@ class Fitted(Record):
     release : str or None
         The id of the release whose file holds the model. Public.
     ledger : dict of str to object, or None
-        The entry of a ledger that paid for the release: account, request, number and hash. Public.
+        The entry of a ledger that paid for the release: see `Synthesizer.ledger_`. Public.
 
     Raises
     ------
@@ -90,6 +91,14 @@ class Fitted(Record):
     Notes
     -----
     `Synthesizer.fit` makes the record. Make no record by hand.
+
+    Examples
+    --------
+    >>> from missdp import AllPairs
+    >>> from missdp.datasets import yrbss
+    >>> model = AllPairs(epsilon=1.0, random_state=0).fit(yrbss().table())
+    >>> model.fitted_.family, model.fitted_.guarantee.epsilon <= 1.0
+    ('AllPairs', True)
     """
 
     family: str

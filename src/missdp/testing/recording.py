@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 
 from missdp.accounting import Event
-from missdp.errors import MissDPError, ParameterError
+from missdp.errors import MissDPError, ParameterError, check_integer, check_number
 from missdp.session.noise import NoiseSource, SeededNoise
 from missdp.session.session import Mechanism, Session
 from missdp.session.training import RowGradients, SampledSum
@@ -251,7 +251,7 @@ class RecordingNoise(SeededNoise):
     Raises
     ------
     ParameterError
-        If the recording is installed already.
+        If a parameter is out of range, or the recording is installed already.
 
     Notes
     -----
@@ -269,6 +269,10 @@ class RecordingNoise(SeededNoise):
     """
 
     def __init__(self, seed: int, *, scale: float = 1.0, stop_after: int | None = None) -> None:
+        check_integer("seed", seed, min_value=0)
+        check_number("scale", scale, exclude_min=True)
+        if stop_after is not None:
+            check_integer("stop_after", stop_after, min_value=1)
         super().__init__(seed)
         self.seed, self.scale, self.stop_after = seed, scale, stop_after
         self.answers: list[Answer] = []
