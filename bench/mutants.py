@@ -312,7 +312,7 @@ MUTANTS = [Mutant(*line) for line in (
     ("engines", "a task goes on where another stopped", "counter = copy.copy(self.counter)  # without counts", "counter = self.counter",
      "tests/engines/test_spark.py"),
     ("session", "squares of numbers left out of the length of a row's vector", "self.first_order_weight**2 * (total + extra)", "self.first_order_weight**2 * total",
-     "tests/session/test_products.py::test_a_row_adds_its_vector_clipped"),
+     "tests/session/test_products.py::test_the_clip_is_used_up_and_numbers_that_enter_no_product_are_part_of_the_length"),
     ("session", "clip of a row's vector omitted", "np.floor(np.minimum(factor, self.max_weight))", "np.floor(np.minimum(np.inf * factor, self.max_weight))",
      "tests/session/test_products.py::test_one_row_moves_the_sums_by_no_more_than_was_charged_for"),
     # risk in plain words, plans and the curator's report
