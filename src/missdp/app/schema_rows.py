@@ -105,7 +105,7 @@ def edited(text: SchemaText, form: Form) -> SchemaText:
         if "kind" in part:
             reason = part.get("public") or (form.get("reason", "") if table.marks else "")
             facts = _facts(table, part)
-            tables[place] = table.changed(part["kind"], facts, " ".join(reason.split()))
+            tables[place] = table.changed(part["kind"], facts, reason)
         elif "drop" in part:
             tables[place] = None
     changed = text.with_tables(tables)

@@ -74,7 +74,8 @@ def init(data: str, output: Path, no_header: bool, encoding: str, table: str | N
         "doubts": dict(draft.doubts),
     }
     if is_printed:
-        emit(document | {"toml": draft.toml_text()}, draft.toml_text())
+        text = draft.toml_text()
+        emit(document | {"toml": text}, text)
         return
     emit(document, "\n".join(_draft_in_words(output, draft, marked)))
 

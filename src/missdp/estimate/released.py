@@ -105,7 +105,7 @@ class ReleasedTables:
         self.n_rows = replicates.n_rows / (model.fitted_.design if is_weighted else 1.0)
         self.is_wide = replicates.is_wide
         self.count_noise = replicates.release.marginals.std / replicates.n_rows
-        self.hardly_observed = {a: replicates.hardly_observed(a) for (a,) in singles}
+        self.hardly_observed = replicates.hardly_observed(a for (a,) in singles)
         self.flags = replicates.flags
 
     def chances_missing(self, at: int, codes: int) -> dict[Clique, Floats]:
@@ -233,7 +233,8 @@ def _check_measured(model: AIM | MST | AllPairs, cliques: Sequence[Clique]) -> N
         measured += candidates(fixed_workload(model.workload), model.modelled_)
     elif products := model.tables_.products:
         # A wide table has pairs of near columns only. Nothing bounds the error of other pairs.
-        measured += [tuple(map(model.modelled_.names.index, pair)) for pair in products.pairs]
+        place = {name: a for a, name in enumerate(model.modelled_.names)}
+        measured += [(place[one], place[other]) for one, other in products.pairs]
     for clique in cliques:
         if not is_within(clique, measured):
             names = model.modelled_.names

@@ -143,9 +143,10 @@ class Replicates:
         values depend on the row.
         """
         some, measured = copy.copy(self), self._measured
-        unmeasured = [c for c in cliques if not is_within(c, measured.marginals.counts)]
-        if measured.products is not None:
-            unmeasured = []
+        unmeasured = []
+        if measured.products is None:
+            counts = measured.marginals.counts
+            unmeasured = [clique for clique in cliques if not is_within(clique, counts)]
         for clique in unmeasured:
             some._take_from_model(clique)
         if self.is_wide:
@@ -237,16 +238,15 @@ class Replicates:
         missing = weighted_counts(rows, clique, shape, is_missing) + _PRIOR_ROWS * is_missing.mean()
         return np.asarray(missing / (number + _PRIOR_ROWS))
 
-    def hardly_observed(self, at: int) -> float:
-        """Return the share of rows in which an attribute is hardly ever observed.
+    def hardly_observed(self, attributes: Iterable[int]) -> dict[int, float]:
+        """Return the share of rows in which each attribute is hardly ever observed.
 
         Rows with the usual chance of being observed do not count.
         """
-        rows, place = self._rows[: self._fewer], at
-        if self.is_wide:
-            rows, place = rows[:, self.of], self.of.index(at)
-        chance = 1 - self._masks.missing(rows)[:, place]
-        return float(np.mean(chance < min(_HARDLY, chance.mean() / 2)))
+        modelled = self.of if self.is_wide else [*range(len(self.names))]
+        chances = 1 - self._masks.missing(self._rows[: self._fewer, modelled])
+        shares = np.mean(chances < np.minimum(_HARDLY, chances.mean(axis=0) / 2), axis=0)
+        return {a: float(shares[modelled.index(a)]) for a in attributes}
 
     def point(self) -> Statistics:
         """Return the statistics that were released, completed for missing values."""

@@ -106,15 +106,13 @@ def fit_conditional_models(
     for place, a in enumerate(sequence):
         candidates = [c for c in sequence[:place] if clear.get((a, c), 0.0) > 0]
         chosen = set(sorted(candidates, key=lambda c: -clear[a, c])[:_MAX_PARENTS])
-        parents = tuple(c for c in candidates if c in chosen)
+        parents, fitted = tuple(c for c in candidates if c in chosen), dict[Pair, Floats]()
         if parents and len(marginals[a]) > 1:
             closed = log_mask(drawn, models.limits[a], rng, len(marginals[a]))
             regression = _Regression(drawn, marginals, a, parents, pairs, ridge, closed)
             biases[a], fitted = regression.fit()
             weights |= fitted
-            models = models.only(a, biases[a], fitted)
-        else:
-            models = models.only(a, biases[a], {})
+        models = models.only(a, biases[a], fitted)
         mine = {c: t for c, t in (higher_order or {}).items() if _last_first(c, sequence)[0] == a}
         if mine:
             scores = models.scores(drawn, a)
