@@ -169,7 +169,7 @@ def test_report_of_a_wide_table_lists_measured_pairs_without_a_matrix(monkeypatc
 @pytest.mark.usefixtures("few")
 @pytest.mark.long
 def test_estimates_of_a_wide_table_correct_missing_values_and_refuse_far_pairs(monkeypatch):
-    """Without the neighbour that decides what is missing, an interval was .26 to .28."""
+    """An interval was .26 to .28 when the neighbour that decides the missing cells was left out."""
     from missdp.errors import ParameterError
     from missdp.estimate import released, replicates
 
