@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 from pydantic.dataclasses import dataclass
 
@@ -9,7 +12,7 @@ from missdp.inference.completion import Completed
 from missdp.inference.conditional_models import ConditionalModels
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import Draws, Levels, cell_index, split_rows
-from missdp.inference.raking import raked_rows, scaled_to, shrunk
+from missdp.inference.raking import raked_rows, scaled_to, scaled_to_smaller, shrunk
 from missdp.serialization import Record
 from missdp.types import Clique, Floats, Ints
 
@@ -89,7 +92,12 @@ class PairModel(Record):
         return split_rows(self.levels, rows, missing, rng)
 
 
-def targets(completed: Completed, rows: Ints) -> dict[Clique, Floats]:
+_NONE: Mapping[Clique, Floats] = MappingProxyType({})
+
+
+def targets(
+    completed: Completed, rows: Ints, *, larger: Mapping[Clique, Floats] = _NONE
+) -> dict[Clique, Floats]:
     """Return the tables to which rows are raked: noisy tables, shrunk towards those of a model.
 
     Parameters
@@ -98,6 +106,8 @@ def targets(completed: Completed, rows: Ints) -> dict[Clique, Floats]:
         Estimates of tables of complete rows.
     rows : ndarray of int64, shape (n, d)
         Rows of the model.
+    larger : mapping of tuple of int to ndarray, optional
+        Tables of three or more attributes. They are scaled to the tables of their pairs.
 
     Returns
     -------
@@ -116,4 +126,5 @@ def targets(completed: Completed, rows: Ints) -> dict[Clique, Floats]:
         base[a, b] = scaled_to(shares, ends)
         noisy[a, b] = moment + product
     marginals = dict(enumerate(completed.marginals))
-    return shrunk(noisy, base, completed.stds, marginals=marginals, rows=len(rows))
+    pairs = shrunk(noisy, base, completed.stds, marginals=marginals, rows=len(rows))
+    return pairs | scaled_to_smaller(larger, pairs)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -49,6 +48,7 @@ from missdp.synth.workload import (
     AUTO,
     MAX_CELLS,
     Workload,
+    count_pair_cells,
     fixed_workload,
     named_marginals,
     near_pairs,
@@ -118,7 +118,7 @@ def marginal_parts(
     """
     schema = request.modelled.schema
     sizes = [attribute.extended_size for attribute in schema]
-    cells = sum(sizes[a] * sizes[b] for a, b in pairs or combinations(range(len(sizes)), 2))
+    cells = count_pair_cells(sizes, pairs)
     if cells > max_cells:
         raise ParameterError(
             f"the measured pairs of attributes have {cells:,} cells, more than the {max_cells:,} "

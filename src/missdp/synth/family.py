@@ -17,6 +17,7 @@ import numpy as np
 
 from missdp.accounting import ApproximateEvent, Cost, Filter, SampledGaussianEvent
 from missdp.accounting.exact import exact, float_down
+from missdp.errors import ParameterError
 from missdp.progress import Progress
 from missdp.schema import Schema, SurveyWeight, Unit
 from missdp.schema.modelled import ModelView
@@ -150,10 +151,14 @@ class Request(Generic[P]):
 
         Raises
         ------
-        AssertionError
+        ParameterError
             If the data are not opened yet.
         """
-        assert self.counted is not None
+        if self.counted is None:
+            raise ParameterError(
+                "the request has no schema of counted rows, as the data are not opened yet. Read "
+                "'declared' instead, or call 'on_rows' first."
+            )
         return self.counted
 
     @cached_property

@@ -164,7 +164,7 @@ class HigherOrderSearch:
     def start(cls, extension: PairExtension, completed: Completed, rows: Ints) -> HigherOrderSearch:
         """Return a search with the rows of a model of pairs, before its first selection."""
         session, marginals = extension.session, extension.release.marginals
-        rounds = _PURE_ROUNDS if extension.plan.total.privacy_measure == "pure" else _ROUNDS
+        (rounds,) = (part.count for part in extension.plan.parts if part.name == SEARCH)
         selection_cost, noise_cost = (
             replace(cost, amount=cost.amount / rounds)
             for cost in map(extension.plan.cost, (SEARCH_CHOICES, SEARCH))
@@ -175,7 +175,7 @@ class HigherOrderSearch:
         columns = np.ascontiguousarray(rows.T)
         return cls(
             session=session,
-            rounds=rounds,
+            rounds=int(rounds),
             candidates=_visible_candidates(session, marginals, noise),
             marginals=marginals,
             model=QuickFit(marginals, columns, weights, observed, completed.masks, {}),

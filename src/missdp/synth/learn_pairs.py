@@ -450,9 +450,13 @@ class PairRelease(Record):
         If pairs of near attributes were released, an attribute follows from those shortly before
         it. Filter questions come first, so their answers never contradict later ones.
         """
-        d = len(self.levels)
-        near = self.products is not None and len(self.products.pairs) < math.comb(d, 2)
-        return range(d) if near else None
+        return range(len(self.levels)) if self.has_some_products else None
+
+    @property
+    def has_some_products(self) -> bool:
+        """Whether products of some pairs were released, and not of all."""
+        all_pairs = math.comb(len(self.levels), 2)
+        return self.products is not None and len(self.products.pairs) < all_pairs
 
     @property
     def turns(self) -> int:
@@ -542,7 +546,7 @@ class PairRelease(Record):
             list(self.products.blocks.values()),
             self.plan.first_order_weight,
             extra_features,
-            None if len(self._pairs) == math.comb(len(names), 2) else tuple(self._pairs),
+            tuple(self._pairs) if self.has_some_products else None,
         )
 
     def tables(
@@ -599,7 +603,7 @@ class PairRelease(Record):
                 excess[last] += (measured - excess[last]) * variance / (variance + count_variance)
                 variances[a, b][last] = 1 / (1 / variance + 1 / count_variance)
             tables[a, b] = back[a] @ excess @ back[b].T + np.outer(one_way[a], one_way[b])
-        if marginals.counts and len(tables) < math.comb(len(sizes), 2):  # pairs without products
+        if marginals.counts and self.has_some_products:
             counted = marginals.tables()
             tables = dict(counted.tables) | tables
             variances = dict(counted.variances) | variances
@@ -811,8 +815,7 @@ def fit_pairs(
         if turn >= _TURNS and (change <= _MIN_CHANGE or change > _MAX_CHANGE_RATIO * last_change):
             break
     more = row_model.sample(max(0, _TARGET_ROWS - len(rows)), rng)
-    pair_targets = targets(completed, np.concatenate([rows, more]))
-    targets_of_rows = pair_targets | scaled_to_smaller(together, pair_targets)
+    targets_of_rows = targets(completed, np.concatenate([rows, more]), larger=together)
     return PairModel(release.levels, row_model, targets_of_rows, completed.masks, release.rows)
 
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
-from itertools import combinations
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -19,7 +18,7 @@ from missdp.schema.modelled import ModelView
 from missdp.session import RowProducts
 from missdp.synth.base import Synthesizer
 from missdp.synth.fitted import read_document
-from missdp.synth.workload import near_pairs
+from missdp.synth.workload import count_pair_cells, near_pairs
 
 GROUP = "missdp.synthesizers"
 """Entry points of this group add families: `missdp.baselines`, and other packages."""
@@ -110,7 +109,7 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     if delta == 0 or (near is None and len(schema) > _MANY_ATTRIBUTES):
         return "aim"
     sizes = [a.extended_size for a in (modelled.schema if near else schema)]
-    cells = sum(sizes[a] * sizes[b] for a, b in near or combinations(range(len(sizes)), 2))
+    cells = count_pair_cells(sizes, near)
     return "all-pairs" if cells <= RowProducts.max_numbers else "aim"
 
 

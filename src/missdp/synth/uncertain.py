@@ -132,7 +132,7 @@ def posterior_models(
             higher_order=together,
             ridge=release.ridge,
         )
-        targets_of_rows = targets(drawn, row_model.sample(_ROWS, rng)) | together
+        targets_of_rows = targets(drawn, row_model.sample(_ROWS, rng), larger=together)
         yield replace(model, row_model=row_model, tables=targets_of_rows, masks=drawn.masks)
 
 

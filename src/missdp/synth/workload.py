@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Literal, TypeAlias, cast
 
@@ -78,6 +78,11 @@ def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> lis
     covered = {pair for clique in measured for pair in combinations(clique, 2)}
     pairs = (pair for clique in workload for pair in combinations(clique, 2))
     return [pair for pair in dict.fromkeys(pairs) if pair not in covered]
+
+
+def count_pair_cells(sizes: Sequence[int], pairs: Iterable[Clique] | None) -> int:
+    """Return the number of cells of some pairs of attributes, or of all pairs for None."""
+    return sum(sizes[a] * sizes[b] for a, b in pairs or combinations(range(len(sizes)), 2))
 
 
 def near_pairs(modelled: ModelView) -> list[tuple[int, int]] | None:
