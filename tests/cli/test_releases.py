@@ -352,6 +352,24 @@ def test_an_empty_file_is_only_written_if_asked_for(folder, ok, monkeypatch, fai
     assert Path("out.csv").exists()
 
 
+# -- planned -----------------------------------------------------------------------------------
+def test_a_dry_run_reads_and_charges_nothing_and_states_the_guarantee_of_the_fit(folder, told):
+    before = contents(folder)
+    planned = told(f"{FIT} --delta 1e-6 --dry-run")
+    assert contents(folder) == before
+    fitted = told(f"{FIT} --delta 1e-6", quiet=True)
+    assert planned["guarantee"]["epsilon"] == fitted["guarantee"]["epsilon"]
+    assert planned["guarantee"]["conditions"] == fitted["guarantee"]["conditions"]
+
+
+def test_a_dry_run_of_spark_starts_no_session(folder, told, monkeypatch):
+    """It states the guarantee of a fit in Spark before Spark is started."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr("missdp.engines.spark_rows", None)
+    planned = told(f"{FIT} --engine spark --dry-run")
+    assert (planned["guarantee"]["epsilon"], planned["account"]) == (1.0, None)
+
+
 # -- printing fails ----------------------------------------------------------------------------
 @pytest.mark.long
 @needs_full
