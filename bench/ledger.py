@@ -233,7 +233,7 @@ def bare_rate(folder, times=200):
 PGBENCH = r"""
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SELECT last + 1 AS number FROM budgets WHERE name = 'table-' || (:client_id % {0}) FOR UPDATE \gset
-SELECT body FROM lines WHERE request = md5(random()::text) ORDER BY number;
+SELECT body FROM lines WHERE request = (SELECT md5(random()::text)) ORDER BY number;
 SELECT time FROM lines WHERE root = 'table-' || (:client_id % {0}) AND number = :number - 1;
 INSERT INTO lines VALUES ('table-' || (:client_id % {0}), :number, md5(random()::text), 'started',
   NULL, '', repeat('x', 500), md5(:number::text));

@@ -249,12 +249,13 @@ def test_kind_of_a_person_becomes_the_unit(ready, space):
 
 
 def test_rules_are_tried_added_and_removed(ready, space):
-    tried = ready.send("POST", "/schema/try", "rule=never&condition=agee%3E3").text
-    assert "agee" in json.loads(tried)["problem"]
-    tried = ready.send("POST", "/schema/try", "rule=never&condition=smoker+=+3").text
-    assert "is not a level" in json.loads(tried)["problem"]
-    tried = ready.send("POST", "/schema/try", "rule=never&condition=age+%3E+85").text
-    assert json.loads(tried)["problem"] == ""
+    def tried(condition):
+        form = {"version": space.version, "rule": "never", "condition": condition}
+        return json.loads(ready.send("POST", "/schema/try", urlencode(form)).text)["problem"]
+
+    assert "agee" in tried("agee>3")
+    assert "is not a level" in tried("smoker = 3")
+    assert tried("age > 85") == ""
     assert space.schema.checked[0].rules == ()
     edit(ready, rule="not_applicable", names="age", condition="smoker = 'yes'")
     table = 'by = ["age"]\nmap = []'
@@ -301,6 +302,18 @@ def test_the_text_of_the_file_is_tried_and_not_lost(ready, space):
         assert problem in json.loads(tried.text)["problem"]
         assert text in html.unescape(ready.page("schema"))
     assert space.schema.toml == before
+
+
+def test_a_check_that_arrives_after_the_save_reports_no_problem_on_the_page(ready, space):
+    """The check of the last letter was sent before the click on the button."""
+    form = {"toml": space.schema.toml, "version": space.version}
+    edit(ready, reason="x")
+    tried = ready.send("POST", "/schema/try", urlencode(form))
+    assert "another tab" in json.loads(tried.text)["problem"]
+    page = ready.page("schema")
+    assert "This step stopped" not in page
+    assert "Saved." in page
+    assert not space.typed
 
 
 def test_a_form_of_an_old_tab_is_refused(ready, space):

@@ -14,9 +14,15 @@ from missdp.app.schema_rows import FIELDS, KINDS, LATER, RULES, TICKS, form_part
 from missdp.app.workspace import GRID, STEPS, Workspace
 from missdp.errors import import_optional
 from missdp.schema.edits import SchemaText
-from missdp.session.strategies import STRATEGIES
 
 _METHODS = ("all-pairs", "aim", "mst", "privbayes", "kamino")
+_STRATEGIES = {
+    "": "automatic: joint, if the method has it",
+    "joint": "joint: synthetic cells can be missing, too",
+    "observed": "observed: a table counts all rows that have its cells",
+    "complete-rows": "complete-rows: rows with a missing cell are left out",
+    "impute-first": "impute-first: missing cells are filled at a cost",
+}
 
 
 @lru_cache(maxsize=1)
@@ -38,8 +44,8 @@ def _environment() -> Any:
     made.globals |= {"steps": STEPS, "grid": GRID, "kinds": KINDS, "fields": FIELDS, "ticks": TICKS}
     made.globals["words"] = {kind: facts[0] for kind, facts in KINDS.items() if kind != "file"}
     made.globals |= {"rules": RULES, "later": LATER}
-    for name, names in (("methods", _METHODS), ("strategies", STRATEGIES)):
-        made.globals[name] = {"": "automatic"} | {one: one for one in names}
+    made.globals["strategies"] = _STRATEGIES
+    made.globals["methods"] = {"": "automatic"} | {one: one for one in _METHODS}
     return made
 
 

@@ -111,10 +111,9 @@ def application(space: Workspace, guard: Guard) -> Any:
     async def act(request: Any) -> Any:
         step, action = request.path_params["step"], request.path_params["action"]
         form = await _form(request)
-        await run_in_threadpool(space.act, step, action, form)
         if action == "try":
-            lines = [space.problem["message"], *space.warnings]
-            return JSONResponse({"problem": " ".join(filter(None, lines))})
+            return JSONResponse({"problem": await run_in_threadpool(space.try_schema, form)})
+        await run_in_threadpool(space.act, step, action, form)
         place = f"column-{form['changed']}" if "changed" in form else action
         return RedirectResponse(f"/{step if step in STEPS else 'data'}#{place}", status_code=303)
 

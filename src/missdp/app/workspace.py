@@ -20,7 +20,9 @@ _DATA = re.compile(
     r"\.(csv(\.gz)?|tsv|parquet|pq|feather|arrow|xlsx|z?sav|dta|sas7bdat|xpt|duckdb|ddb)$", re.I
 )
 _MAX_FILES = 40  # listed files of the folder
-_FLAGS = ("no-header", "overwrite", "keep-missing")
+_BOXES = ("no-header", "overwrite")  # forms do not send a box without its tick
+_FLAGS = (*_BOXES, "keep-missing")
+_STALE = "another tab changed the schema. It is shown now. Edit it."
 _REPEATED = ("missing-rate", "mean")
 _PLAN = "rows epsilon missing-rate mean mean-weight method strategy delta"
 _ACCOUNT = "ledger account total-epsilon total-delta privacy-measure"
@@ -148,11 +150,11 @@ class Workspace:
     def _keep(self, step: str, form: Form) -> None:
         """Keep the texts of a form, so that the page shows them again."""
         if step in self.forms:
-            old = {name: text for name, text in self.forms[step].items() if name not in _FLAGS}
+            old = {name: text for name, text in self.forms[step].items() if name not in _BOXES}
             self.forms[step] = old | dict(form)
         if "version" in form:
             if form["version"] != str(self.version):
-                raise ParameterError("another tab changed the schema. It is shown now. Edit it.")
+                raise ParameterError(_STALE)
             # Further facts of another kind do not fit.
             former = f"{form.get('changed')}.more"
             self.typed = {name: text for name, text in form.items() if name != former}
@@ -207,7 +209,8 @@ class Workspace:
         self.stored = (None, "")
         self._set_schema(SchemaText(document["toml"], f"{self.stem}.toml"))
         drafted, unread = len(document["attributes"]), len(document["ignored"])
-        self.notice = f"Columns: {drafted + unread}. Never read, unless you change that: {unread}."
+        self.notice = f"Columns: {drafted + unread}."
+        self.notice += f" Never read, unless you change that: {unread}." if unread else ""
 
     def _set_schema(self, text: SchemaText) -> None:
         """Set a schema that is valid."""
@@ -221,11 +224,21 @@ class Workspace:
         toml = form.get("toml", "").replace("\r\n", "\n")
         return replace(self.schema, toml=toml) if toml else edited(self.schema, form)
 
-    def on_schema_try(self, form: Form) -> None:
-        """Check a form that is being typed. It is not lost if another step is opened."""
-        text = self._edited(form)
-        self.typed = {} if text.toml == self.schema.toml else form
-        self.warnings = text.checked[1]
+    def try_schema(self, form: Form) -> str:
+        """Return the problems of a form that is being typed. It is kept if another step is opened.
+
+        A check may arrive after the form was saved. It changes nothing then.
+        """
+        with self.lock:
+            if form.get("version") != str(self.version):
+                return _STALE
+            self.typed = form
+            try:
+                text = self._edited(form)
+                self.typed = {} if text.toml == self.schema.toml else form
+                return " ".join(text.checked[1])
+            except MissDPError as error:
+                return str(error)
 
     def on_schema_save(self, form: Form) -> None:
         """Write the schema to a file, from which all later steps read it."""
@@ -287,7 +300,7 @@ class Workspace:
     def after_release_confirm(self, document: Document) -> None:
         """Show the release."""
         self._forget("release/show")  # its numbers were true before the charge
-        self.notice = f"Released: {document['model']}. Go on with step 5."
+        self.notice = f"Released: {document['model']}."
         self._run("look/open", {"model": document["model"]})
 
     def after_look_open(self, _: Document) -> None:

@@ -40,6 +40,7 @@ document.addEventListener("input", ({ target }) => {
     timer = setTimeout(check, 400, target.form);
   }
 });
+document.addEventListener("submit", () => clearTimeout(timer));
 history.scrollRestoration = "manual";
 // An address has the name of the last action, which is the name of the place of its result.
 if ($(location.hash || "#none")) $(location.hash).scrollIntoView();
