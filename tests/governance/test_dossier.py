@@ -487,6 +487,14 @@ def test_only_relations_that_stand_out_are_listed(apart, written):
     assert "most relations between columns are noise" not in page
 
 
+@pytest.mark.long
+def test_a_relation_that_is_zero_in_the_model_does_not_stand_out():
+    model = AllPairs(epsilon=1.0, delta=1e-6, random_state=1)
+    facts = ModelSummary(model.fit(pairs_apart(3000, related=True), schema=APART))
+    facts.__dict__["strengths"] = np.zeros((8, 8))  # the cached value
+    assert not any(one.clear for one in facts.pairs.values())
+
+
 def test_pages_say_that_most_relations_are_noise(written):
     model = AllPairs(epsilon=0.3, delta=1e-6, random_state=1)
     with pytest.warns(SmallTableWarning, match="most relations between columns are noise") as said:

@@ -35,6 +35,7 @@ _MIN_EXCESS_SD = 3.0  # SDs from the rate by chance that a joint rate must excee
 _MAX_CHANCE = 1e-3  # p-value below which the evidence against chance is strong
 _SAFE = 1e-300  # avoids a division by zero
 _MAX_INDEPENDENCE = 0.05  # probability of independence below which a relation is clear
+_MIN_STRENGTH = 0.005  # strength of a relation that is not shown as 0
 
 
 class OneWay(NamedTuple):
@@ -283,17 +284,22 @@ class ModelSummary:
         """
         if self._independent is None:
             return None
-        if (chance := self._independent.get((a, b))) is not None:
-            return chance < _MAX_INDEPENDENCE
+        if (a, b) in self._independent:
+            return (a, b) in self._clear_pairs
         components, weakest = self._components
         return bool(components[a] == components[b] and self.strengths[a, b] >= weakest)
 
     @cached_property
+    def _clear_pairs(self) -> list[tuple[int, int]]:
+        """The measured pairs whose relation stands out from noise, and is not 0 in the model."""
+        pairs = self._independent or {}
+        dependent = [pair for pair, chance in pairs.items() if chance < _MAX_INDEPENDENCE]
+        return [pair for pair in dependent if self.strengths[pair] >= _MIN_STRENGTH]
+
+    @cached_property
     def _components(self) -> tuple[list[int], float]:
         """The component of each attribute under clear relations, and the weakest strength."""
-        clear = [
-            pair for pair, chance in (self._independent or {}).items() if chance < _MAX_INDEPENDENCE
-        ]
+        clear = self._clear_pairs
         numbers = list(range(len(self.names)))
         for a, b in clear:
             numbers = [numbers[a] if n == numbers[b] else n for n in numbers]
