@@ -213,6 +213,7 @@ def test_warnings_are_heard_and_in_the_document(folder, run):
     assert (json.loads(out)["warnings"], err) == ([], f"{DELTA}{UNRECORDED}\n")
 
 
+@pytest.mark.long
 def test_a_plan_states_the_meaning_of_each_budget_for_one_person(folder, run):
     words = "plan schema.toml --rows 300 --epsilon 1,2 --json"
     for more in ("", " --strategy observed --method mst", " --delta 1e-7"):

@@ -977,7 +977,8 @@ def test_nothing_is_said_to_be_further_off_than_bounds_allow():
     assert max(shift, default=0) <= 1e7
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, 1])
 def test_values_that_are_extrapolated_are_flagged(seed):
     """No value is observed of the young, as if a question were asked of grown people only."""
     rng = np.random.default_rng(seed)

@@ -286,6 +286,7 @@ def test_a_file_is_open_in_transactions_only(url, tmp_path):
 READS = "import sys; from missdp.governance import Ledger; print(Ledger(sys.argv[1]).verify())"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_charges_of_a_fork_are_seen_by_others_when_its_parent_is_gone(url, tmp_path):
     """Locks of SQLite belong to a process. A child must not use a connection of its parent."""

@@ -76,11 +76,11 @@ def test_stated_variances_are_those_of_the_noise(cliques, seed):
     rng, found = np.random.default_rng(seed), []
     plain = measured([], std=1e-9)
     exact = measured(cliques, std=1e-9).tables()
+    counts = [counted(people(), clique, plain.shape(clique)) for clique in cliques]
     for _ in range(300):
         again = plain
-        for clique in cliques:
-            counts = counted(people(), clique, plain.shape(clique))
-            again = again.add(clique, counts + rng.normal(0, 30.0, counts.shape), 30.0)
+        for clique, count in zip(cliques, counts, strict=True):
+            again = again.add(clique, count + rng.normal(0, 30.0, count.shape), 30.0)
         tables = again.tables()
         for pair, table in tables.tables.items():
             off = np.square(table - exact.tables[pair]).mean()

@@ -535,6 +535,7 @@ def margin(table, name):
 SWUNG = (2, 5, 7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "skipped", "seeds"), [(MST, 1.0, (0, 1, 2)), (AIM, 0.97, SWUNG)]
 )

@@ -197,6 +197,7 @@ def test_filled_cells_amplify_no_guarantee(missing):
     assert result.epsilon == pytest.approx(1.0, rel=1e-3)
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**20), st.integers(2, 30), st.sampled_from(["random", "likely", "mean"]))
 def test_filled_row_depends_on_itself_and_its_place_only(seed, n, filling):

@@ -216,7 +216,11 @@ def coverage(name, *, imputed, epsilon, confidence):
 
 
 @pytest.mark.parametrize(
-    "name", [n if n == "mean" else pytest.param(n, marks=pytest.mark.slow) for n in OF_THE_RICH]
+    "name",
+    [
+        pytest.param(n, marks=getattr(pytest.mark, "long" if n == "mean" else "slow"))
+        for n in OF_THE_RICH
+    ],
 )
 def test_worst_case_interval_covers_self_masked_values(name):
     noise_only, widened, width = coverage(name, imputed=True, epsilon=20.0, confidence=0.9)

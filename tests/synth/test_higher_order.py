@@ -205,7 +205,7 @@ def test_selection_exact_loss_is_at_most_epsilon_and_reaches_it(row, strategy):
     [
         (None, None),
         (Unit("person", max_rows=3), None),
-        (None, SurveyWeight("wt", upper=4.0)),
+        pytest.param(None, SurveyWeight("wt", upper=4.0), marks=pytest.mark.long),
         (Unit("person", max_rows=3), SurveyWeight("wt", upper=4.0)),
     ],
 )
