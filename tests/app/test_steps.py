@@ -316,6 +316,19 @@ def test_a_check_that_arrives_after_the_save_reports_no_problem_on_the_page(read
     assert not space.typed
 
 
+def test_a_stated_guarantee_is_forgotten_when_other_fields_are_sent(ready, space):
+    """A release was confirmed without the ledger that was typed after its statement."""
+    fields = {"epsilon": "1", "output": "m.json"}
+    assert "Confirm the release" in ready.do("release", "state", **fields)
+    planned = space.results["release/state"]["command"]
+    ready.do("release", "show", **fields, ledger="sqlite:///l.db", account="a")
+    assert "Confirm the release" not in ready.page("release")
+    command = shlex.join(["missdp", *(word for word in planned if word != "--dry-run")])
+    refused = ready.do("release", "confirm", command=command, confirmed="true")
+    assert "state the guarantee again" in refused
+    assert not Path("m.json").exists()
+
+
 def test_a_form_of_an_old_tab_is_refused(ready, space):
     before = space.schema.toml
     assert "another tab" in edit(ready, version="0", reason="x")

@@ -149,6 +149,8 @@ class Workspace:
 
     def _keep(self, step: str, form: Form) -> None:
         """Keep the texts of a form, so that the page shows them again."""
+        if step == "release" and "command" not in form:  # the fields of the release were sent
+            self._forget("release/state")
         if step in self.forms:
             old = {name: text for name, text in self.forms[step].items() if name not in _BOXES}
             self.forms[step] = old | dict(form)

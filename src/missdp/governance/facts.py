@@ -440,8 +440,7 @@ def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
         return attribute.level_labels
     if attribute.step is None and not attribute.integer:
         return attribute.bin_labels
-    ends = zip(*(map(attribute.format_value, end) for end in attribute.code_ranges), strict=True)
-    return tuple(low if low == high else f"{low} to {high}" for low, high in ends)
+    return _range_names(attribute, attribute.format_value)
 
 
 def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
@@ -449,9 +448,23 @@ def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
     exact = tuple(map(plain_text, _level_names(attribute)))
     if type(attribute) is not Numeric:
         return exact
-    ends = zip(*(map(short, end) for end in attribute.code_ranges), strict=True)
-    rounded = tuple(low if low == high else f"{low} to {high}" for low, high in ends)
+    rounded = _range_names(attribute, short)
     return rounded if len({*rounded}) == len(rounded) else exact
+
+
+def _range_names(attribute: Numeric, text: Callable[[float], str]) -> tuple[str, ...]:
+    """Return the ends of each bin, or its only value.
+
+    A value that is a bin by itself is left out of the bin around it, which is named "other".
+    """
+    lows, highs = attribute.code_ranges
+    values, names = lows[lows == highs], []
+    for low, high in zip(lows, highs, strict=True):
+        inside = (low <= values) & ((values <= high) if attribute.integer else (values < high))
+        others = "other " if low < high and inside.any() else ""
+        first, last = text(low), text(high)
+        names.append(first if first == last else f"{others}{first} to {last}")
+    return tuple(names)
 
 
 def _group_names(names: Sequence[str], groups: Ints) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 // Shows progress, checks the schema while it is typed, and moves the slider. It stores nothing.
 const $ = (query) => document.querySelector(query);
 const stopped = "the server has stopped. Start `missdp app` again.";
-let timer = 0;
+let timer = 0, sent = false;
 
 async function poll() {
   try {
@@ -36,11 +36,18 @@ document.addEventListener("change", ({ target }) => {
 document.addEventListener("input", ({ target }) => {
   if (target.id === "slider") slide();
   clearTimeout(timer);
+  // Another release is described than the one whose guarantee is shown.
+  if (target.form && target.form.action.endsWith("/release/state") && $(".confirm")) $(".confirm").remove();
   if (target.form && target.form.action.endsWith("/schema/save")) {
     timer = setTimeout(check, 400, target.form);
   }
 });
-document.addEventListener("submit", () => clearTimeout(timer));
+document.addEventListener("submit", (event) => {
+  clearTimeout(timer);
+  if (sent) event.preventDefault();  // a second click sends nothing
+  sent = true;
+});
+window.addEventListener("pageshow", () => { sent = false; });
 history.scrollRestoration = "manual";
 // An address has the name of the last action, which is the name of the place of its result.
 if ($(location.hash || "#none")) $(location.hash).scrollIntoView();
