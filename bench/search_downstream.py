@@ -96,7 +96,7 @@ def one(table, epsilon, seed):
 
 
 def main():
-    """Run what has no result yet, and print the means."""
+    """Run the fits that have no result yet, and print the means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 10.0])
     parser.add_argument("--seeds", type=int, default=3)

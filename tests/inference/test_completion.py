@@ -1,6 +1,6 @@
 """Tables of complete rows, from noisy tables of all pairs in which values are missing."""
 
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from unittest.mock import patch
 
@@ -146,3 +146,16 @@ def test_two_noises_of_margins_are_not_multiplied():
         completed = observed(tables)
         for pair, table in completed.pairs.items():
             assert np.square(table).mean() < 3 * completed.variances[pair].mean()
+
+
+def test_a_pair_that_was_not_released_has_the_table_that_public_facts_imply():
+    """A follow-up question has an answer if and only if its filter is "yes"."""
+    marginals = (np.array([0.3, 0.7]), np.array([0.4, 0.3, 0.3]))  # the last level: not applicable
+    allowed = {(0, 1): np.array([[False, False, True], [True, True, False]])}
+    tables = PairTables((2, 3), marginals, {}, {}, 1000.0)
+    complete = partial(completion.complete, tables, rng=np.random.default_rng(0))
+    completed = complete(ModelFacts(allowed=allowed))
+    table = completed.pairs[0, 1] + np.outer(*completed.marginals)
+    np.testing.assert_allclose(table, [[0, 0, 0.3], [0.4, 0.3, 0]], atol=1e-6)
+    assert completed.stds[0, 1].max() < 1e-3
+    assert not complete(ModelFacts(allowed={(0, 1): np.ones((2, 3), bool)})).pairs

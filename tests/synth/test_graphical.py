@@ -3,18 +3,20 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from missdp import AllPairs, Filter, PrivBayes, Table
+from missdp import AllPairs, Categorical, Filter, PrivBayes, Schema, Table
 from missdp.accounting import GaussianEvent, SelectionEvent, releases
 from missdp.accounting.exact import mu_from_epsilon
 from missdp.accounting.measures import gdp_cost
 from missdp.datasets import yrbss
 from missdp.errors import ParameterError
 from missdp.inference.missing_rates import both_missing
+from missdp.schema import NotApplicable
 from missdp.session import Noise
 from missdp.session.scores import MISFIT_SENSITIVITY, Expected, misfit
 from missdp.synth import AIM, MST
@@ -393,3 +395,23 @@ def test_all_quarters_of_a_table_tell_how_often_cells_are_missing_together():
     assert std < 4.0 / np.sqrt(2)  # other quarters tell as much as the one of both
     assert 16 < estimate([[66, 4], [14, 20]], 4.0)[0] < 20
     assert estimate([[66, 4], [14, 16]], 0.4)[1] < std / 2  # the noise of the table counts
+
+
+def test_aim_spends_no_round_on_a_relation_that_a_rule_implies():
+    """A filter and its follow-up question depend more than any other two columns."""
+    rng, n = np.random.default_rng(0), 10_000
+    asked, x = rng.random(n) < 0.5, rng.integers(0, 2, n)
+    y = np.where(rng.random(n) < 0.75, x, 1 - x)
+    levels = {"asked": ("no", "yes"), "answer": ("a", "b"), "x": ("0", "1"), "y": ("0", "1")}
+    schema = Schema(
+        tuple(Categorical(name=name, levels=of) for name, of in levels.items()),
+        rules=(NotApplicable("answer", unless="asked = 'yes'"),),
+    )
+    frame = pd.DataFrame({name: rng.choice(of, n) for name, of in levels.items()})
+    frame["asked"] = np.where(asked, "yes", "no")
+    frame["answer"] = frame["answer"].where(asked, None)
+    frame["x"], frame["y"] = x.astype(str), y.astype(str)
+    model = AIM(epsilon=2.0, delta=1e-6, rounds=1, random_state=0).fit(frame, schema=schema)
+    assert model.measured_ == (("x", "y"),)
+    drawn = model.sample(n, random_state=0)
+    assert (drawn["answer"].isna() == (drawn["asked"] == "no")).all()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -28,7 +28,7 @@ from missdp.inference.fit_conditional_models import fit_tree
 from missdp.inference.missing_rates import RatesByLevel
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.model import cell_index
-from missdp.inference.raking import centred, centred_share, rake, resample, shrunk
+from missdp.inference.raking import centred, centred_share, rake, resample, scaled_to, shrunk
 from missdp.types import Clique, Flags, Floats, Ints
 
 
@@ -87,6 +87,7 @@ _MIN_BASE = 0.1  # share of independence in cells that few rows of a model have
 _ROWS = 30_000  # rows of the quick model
 _MIN_ROWS = 6_000  # rows that are used at least
 _PAIRS = 200  # pairs of attributes: with more, fewer rows are used
+_IMPLIED_STD = 0.1  # stated noise of a table that public facts imply, in rows
 _ROWS_PER_ROW = 20  # rows of a model for each private row
 
 
@@ -209,10 +210,10 @@ def complete_with_rows(
     rates = np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE)
     if start is None:
         masks = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
-        return _correct(tables, rows[:0], masks)
+        return _with_implied(_correct(tables, rows[:0], masks), facts.allowed)
     masks = start.copied(rates)
     if not masks.present.any():
-        return _correct(tables, rows[:0], masks)
+        return _with_implied(_correct(tables, rows[:0], masks), facts.allowed)
     by_level = _rates_by_level(tables, masks.present)
     by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
     masks.learn(
@@ -224,7 +225,23 @@ def complete_with_rows(
         sweeps=sweeps,
         start=first,
     )
-    return _correct(tables, rows, masks)
+    return _with_implied(_correct(tables, rows, masks), facts.allowed)
+
+
+def _with_implied(completed: Completed, allowed: Mapping[Pair, Flags]) -> Completed:
+    """Add tables of pairs that were not released, and in which public facts exclude cells.
+
+    Such a table has the one-way marginals, no rows in the excluded cells, and no further
+    dependence. Without it, AIM would spend a round on each follow-up question to find its filter.
+    """
+    marginals, pairs, variances = completed.marginals, {**completed.pairs}, {**completed.variances}
+    for (a, b), cells in allowed.items():
+        if (a, b) not in pairs and not cells.all():
+            product = np.outer(marginals[a], marginals[b])
+            table = scaled_to(product * cells, (marginals[a], marginals[b]))
+            pairs[a, b] = table - product
+            variances[a, b] = np.full(product.shape, (_IMPLIED_STD / completed.n_rows) ** 2)
+    return replace(completed, pairs=pairs, variances=variances)
 
 
 def mean_change(
