@@ -159,3 +159,30 @@ def test_a_pair_that_was_not_released_has_the_table_that_public_facts_imply():
     np.testing.assert_allclose(table, [[0, 0, 0.3], [0.4, 0.3, 0]], atol=1e-6)
     assert completed.stds[0, 1].max() < 1e-3
     assert not complete(ModelFacts(allowed={(0, 1): np.ones((2, 3), bool)})).pairs
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [[0, 0, 0, 1], [1, 1, 1, 0], [1, 1, 1, 0]],  # a filter with three levels
+        [[1, 1, 1], [1, 1, 0]],  # a rule that excludes one cell
+        [[0, 0], [1, 1]],  # a level without a possible cell
+    ],
+)
+def test_a_table_that_facts_do_not_determine_is_not_stated(cells):
+    """A table without further dependence overrode the relation that measured pairs implied."""
+    cells = np.array(cells, dtype=bool)
+    rows, columns = (np.full(size, 1 / size) for size in cells.shape)
+    tables = PairTables(cells.shape, (rows, columns), {}, {}, 1000.0)
+    facts = ModelFacts(allowed={(0, 1): cells})
+    assert not completion.complete(tables, facts, rng=np.random.default_rng(0)).pairs
+
+
+def test_contradictory_marginals_of_an_implied_table_are_part_of_its_noise():
+    allowed = {(0, 1): np.array([[False, False, True], [True, True, False]])}
+    marginals = (np.array([0.3, 0.7]), np.array([0.3, 0.3, 0.4]))
+    tables = PairTables((2, 3), marginals, {}, {}, 1000.0)
+    completed = completion.complete(
+        tables, ModelFacts(allowed=allowed), rng=np.random.default_rng(0)
+    )
+    assert 0.05 < np.sqrt(completed.variances[0, 1]).min() < 0.2

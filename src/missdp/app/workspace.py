@@ -113,6 +113,7 @@ class Workspace:
                     self.on_schema_load({"path": str(self.saved)})
             except MissDPError as error:
                 self.stored = (None, "")
+                self._forget("release/state")
                 self.problem = {"step": "schema", "message": f"The file was changed. {error}"}
 
     @property

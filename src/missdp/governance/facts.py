@@ -286,15 +286,23 @@ class ModelSummary:
             return None
         if (a, b) in self._independent:
             return (a, b) in self._clear_pairs
+        if {self.names[a], self.names[b]} in self._of_rules:
+            return True
         components, weakest = self._components
         return bool(components[a] == components[b] and self.strengths[a, b] >= weakest)
 
     @cached_property
-    def _clear_pairs(self) -> list[tuple[int, int]]:
+    def _of_rules(self) -> list[set[str]]:
+        """Pairs of attributes whose relation follows from a rule."""
+        impossible = self.model.fitted_.modelled.impossible_cells
+        return [{*names} for names, cells in impossible.items() if len(names) == 2 and cells.any()]
+
+    @cached_property
+    def _clear_pairs(self) -> set[tuple[int, int]]:
         """The measured pairs whose relation stands out from noise, and is not 0 in the model."""
         pairs = self._independent or {}
-        dependent = [pair for pair, chance in pairs.items() if chance < _MAX_INDEPENDENCE]
-        return [pair for pair in dependent if self.strengths[pair] >= _MIN_STRENGTH]
+        dependent = (pair for pair, chance in pairs.items() if chance < _MAX_INDEPENDENCE)
+        return {pair for pair in dependent if self.strengths[pair] >= _MIN_STRENGTH}
 
     @cached_property
     def _components(self) -> tuple[list[int], float]:

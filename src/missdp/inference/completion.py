@@ -21,6 +21,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from missdp.inference.conditional_models import Pair
 from missdp.inference.counts import precision_mean
@@ -229,19 +230,36 @@ def complete_with_rows(
 
 
 def _with_implied(completed: Completed, allowed: Mapping[Pair, Flags]) -> Completed:
-    """Add tables of pairs that were not released, and in which public facts exclude cells.
+    """Add tables that follow from marginals and excluded cells, for pairs without a release.
 
-    Such a table has the one-way marginals, no rows in the excluded cells, and no further
-    dependence. Without it, AIM would spend a round on each follow-up question to find its filter.
+    Without the table of a filter and its follow-up question, AIM would spend a round on this pair.
+    Noisy marginals may contradict the excluded cells. The stated variance contains the difference.
     """
     marginals, pairs, variances = completed.marginals, {**completed.pairs}, {**completed.variances}
     for (a, b), cells in allowed.items():
-        if (a, b) not in pairs and not cells.all():
-            product = np.outer(marginals[a], marginals[b])
-            table = scaled_to(product * cells, (marginals[a], marginals[b]))
+        if (a, b) not in pairs and _determine_tables(cells):
+            ends = marginals[a], marginals[b]
+            product = np.outer(*ends)
+            table = scaled_to(product * cells, ends)
+            difference = np.square(table.sum(axis=1) - ends[0]).mean()
             pairs[a, b] = table - product
-            variances[a, b] = np.full(product.shape, (_IMPLIED_STD / completed.n_rows) ** 2)
+            rounding = (_IMPLIED_STD / max(1.0, completed.n_rows)) ** 2
+            variances[a, b] = np.full(product.shape, rounding + difference)
     return replace(completed, pairs=pairs, variances=variances)
+
+
+def _determine_tables(cells: Flags) -> bool:
+    """Whether possible cells determine a table, given its marginals.
+
+    They do if the graph that joins the row and the column of each possible cell has no cycle.
+    """
+    rows, columns = cells.shape
+    if not bool(cells.any(axis=1).all() and cells.any(axis=0).all()):
+        return False
+    graph = np.zeros((rows + columns, rows + columns), dtype=bool)
+    graph[:rows, rows:] = cells
+    trees = int(connected_components(graph, directed=False, return_labels=False))
+    return bool(np.count_nonzero(cells) == rows + columns - trees)
 
 
 def mean_change(

@@ -82,7 +82,8 @@ def pairs_of(workload: Iterable[Clique], measured: Iterable[Clique] = ()) -> lis
 
 def count_pair_cells(sizes: Sequence[int], pairs: Iterable[Clique] | None) -> int:
     """Return the number of cells of some pairs of attributes, or of all pairs for None."""
-    return sum(sizes[a] * sizes[b] for a, b in pairs or combinations(range(len(sizes)), 2))
+    every = combinations(range(len(sizes)), 2) if pairs is None else pairs
+    return sum(sizes[a] * sizes[b] for a, b in every)
 
 
 def near_pairs(modelled: ModelView) -> list[tuple[int, int]] | None:

@@ -46,6 +46,7 @@ document.addEventListener("submit", (event) => {
   clearTimeout(timer);
   if (sent) event.preventDefault();  // a second click sends nothing
   sent = true;
+  setTimeout(() => { sent = false; }, 3000);  // the sending may have been stopped
 });
 window.addEventListener("pageshow", () => { sent = false; });
 history.scrollRestoration = "manual";
