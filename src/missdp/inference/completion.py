@@ -21,7 +21,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from missdp.inference.conditional_models import Pair
 from missdp.inference.counts import precision_mean
@@ -251,15 +250,17 @@ def _with_implied(completed: Completed, allowed: Mapping[Pair, Flags]) -> Comple
 def _determine_tables(cells: Flags) -> bool:
     """Whether possible cells determine a table, given its marginals.
 
-    They do if the graph that joins the row and the column of each possible cell has no cycle.
+    A cell that is alone in its row or column is determined by a marginal, and then removed.
     """
-    rows, columns = cells.shape
-    if not bool(cells.any(axis=1).all() and cells.any(axis=0).all()):
+    if not (bool(cells.any(axis=1).all()) and bool(cells.any(axis=0).all())):
         return False
-    graph = np.zeros((rows + columns, rows + columns), dtype=bool)
-    graph[:rows, rows:] = cells
-    trees = int(connected_components(graph, directed=False, return_labels=False))
-    return bool(np.count_nonzero(cells) == rows + columns - trees)
+    rest = cells
+    while rest.any():
+        alone = (rest.sum(axis=1, keepdims=True) == 1) | (rest.sum(axis=0, keepdims=True) == 1)
+        if not (rest & alone).any():
+            return False
+        rest = rest & ~alone
+    return True
 
 
 def mean_change(
