@@ -27,7 +27,7 @@ from missdp.errors import OutputError, ParameterError, SchemaError
 from missdp.governance.dossier import FILES, About, write_dossier
 from missdp.governance.facts import ModelSummary, _cramers_v
 from missdp.governance.pages import _labelled
-from missdp.schema import Layout, SurveyWeight, Unit
+from missdp.schema import Layout, NotApplicable, SurveyWeight, Unit
 from missdp.schema.rules import Determined, Never
 from missdp.synth import SmallTableWarning
 from missdp.testing import check_non_interference
@@ -493,6 +493,21 @@ def test_a_relation_that_is_zero_in_the_model_does_not_stand_out():
     facts = ModelSummary(model.fit(pairs_apart(3000, related=True), schema=APART))
     facts.__dict__["strengths"] = np.zeros((8, 8))  # the cached value
     assert not any(one.clear for one in facts.pairs.values())
+
+
+def test_a_relation_that_a_rule_implies_stands_out_without_a_measurement():
+    rng, levels = np.random.default_rng(0), {"asked": ("no", "yes"), "x": ("0", "1")}
+    levels |= {"answer": ("a", "b"), "y": ("0", "1")}
+    schema = Schema(
+        tuple(Categorical(name=name, levels=of) for name, of in levels.items()),
+        rules=(NotApplicable("answer", unless="asked = 'yes'"),),
+    )
+    frame = pd.DataFrame({name: rng.choice(of, 4000) for name, of in levels.items()})
+    frame["answer"] = frame["answer"].where(frame["asked"] == "yes", None)
+    model = AIM(epsilon=1.0, delta=1e-6, rounds=1, random_state=0).fit(frame, schema=schema)
+    assert ("asked", "answer") not in model.measured_
+    facts = ModelSummary(model)
+    assert [pair for pair, one in facts.pairs.items() if one.clear] == [(0, 2)]
 
 
 def test_pages_say_that_most_relations_are_noise(written):

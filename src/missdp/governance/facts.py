@@ -21,7 +21,7 @@ from missdp.inference.completion import ModelFacts, PairTables, complete
 from missdp.inference.smoothing import Smoothing
 from missdp.schema import AnyAttribute, Numeric, Schema
 from missdp.synth.base import Synthesizer
-from missdp.synth.learn_pairs import PairRelease, ordered_levels
+from missdp.synth.learn_pairs import PairRelease, impossible_pairs, ordered_levels
 from missdp.synth.relations import mostly_noise_of
 from missdp.types import Floats, Ints
 
@@ -286,16 +286,17 @@ class ModelSummary:
             return None
         if (a, b) in self._independent:
             return (a, b) in self._clear_pairs
-        if {self.names[a], self.names[b]} in self._of_rules:
+        if (a, b) in self._of_rules:
             return True
         components, weakest = self._components
         return bool(components[a] == components[b] and self.strengths[a, b] >= weakest)
 
     @cached_property
-    def _of_rules(self) -> list[set[str]]:
+    def _of_rules(self) -> set[tuple[int, int]]:
         """Pairs of attributes whose relation follows from a rule."""
         impossible = self.model.fitted_.modelled.impossible_cells
-        return [{*names} for names, cells in impossible.items() if len(names) == 2 and cells.any()]
+        cells = impossible_pairs(impossible, self.names)
+        return {(a, b) for (a, b), table in cells.items() if table.any()}
 
     @cached_property
     def _clear_pairs(self) -> set[tuple[int, int]]:

@@ -210,21 +210,22 @@ def complete_with_rows(
     rates = np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE)
     if start is None:
         masks = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
-        return _with_implied(_correct(tables, rows[:0], masks), facts.allowed)
-    masks = start.copied(rates)
-    if not masks.present.any():
-        return _with_implied(_correct(tables, rows[:0], masks), facts.allowed)
-    by_level = _rates_by_level(tables, masks.present)
-    by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
-    masks.learn(
-        rows,
-        tables.n_rows,
-        by_level,
-        both=_both_missing(tables),
-        ridge=_RIDGE,
-        sweeps=sweeps,
-        start=first,
-    )
+    else:
+        masks = start.copied(rates)
+    if start is None or not masks.present.any():
+        rows = rows[:0]
+    else:
+        by_level = _rates_by_level(tables, masks.present)
+        by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
+        masks.learn(
+            rows,
+            tables.n_rows,
+            by_level,
+            both=_both_missing(tables),
+            ridge=_RIDGE,
+            sweeps=sweeps,
+            start=first,
+        )
     return _with_implied(_correct(tables, rows, masks), facts.allowed)
 
 

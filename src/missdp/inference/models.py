@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy as np
 from pydantic.dataclasses import dataclass
@@ -92,11 +91,8 @@ class PairModel(Record):
         return split_rows(self.levels, rows, missing, rng)
 
 
-_NONE: Mapping[Clique, Floats] = MappingProxyType({})
-
-
 def targets(
-    completed: Completed, rows: Ints, *, larger: Mapping[Clique, Floats] = _NONE
+    completed: Completed, rows: Ints, *, larger: Mapping[Clique, Floats] | None = None
 ) -> dict[Clique, Floats]:
     """Return the tables to which rows are raked: noisy tables, shrunk towards those of a model.
 
@@ -127,4 +123,4 @@ def targets(
         noisy[a, b] = moment + product
     marginals = dict(enumerate(completed.marginals))
     pairs = shrunk(noisy, base, completed.stds, marginals=marginals, rows=len(rows))
-    return pairs | scaled_to_smaller(larger, pairs)
+    return pairs | scaled_to_smaller(larger or {}, pairs)
