@@ -108,4 +108,7 @@ def test_our_releases_have_no_differing_facts(family, missing):
 
     few = PAIRS[1:2] if family is AllPairs else PAIRS[1::2]  # it takes its time
     some = PAIRS[::2] if (family, missing) == (PrivBayes, "joint") else few
-    assert not any(differing_facts(run, pair, repeats=2) for pair in some)
+    # With four runs of each table first, and twelve more if a fact differs, a fact that noise
+    # decides like a coin toss is reported once in two billion times.
+    reported = {pair.name: differing_facts(run, pair, repeats=4) for pair in some}
+    assert not any(reported.values()), reported
