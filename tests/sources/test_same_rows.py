@@ -99,12 +99,14 @@ def test_fit_to_a_table_with_a_ledger_is_paid_once(tmp_path, binned):
     levels = Schema((Categorical(name="g", levels=(1, 2, 3)),))
     rows = table(replace(PLAIN if binned else levels, ledger="#patients"))
     for data in (rows, MemorySource(rows)):
-        model = AllPairs(epsilon=1.0, budget=ledger.budget("patients")).fit(data)
+        budget = ledger.budget("patients")
+        model = AllPairs(epsilon=1.0, budget=budget, random_state=0).fit(data)
         assert model.schema_.ledger == ""
     assert len(ledger.charges("patients")) == 2
 
 
 def test_imputed_rows_keep_the_ledger_of_their_schema():
-    imputer = DPImputer(model=AllPairs(epsilon=1.0).fit(table(PLAIN)))
+    model = AllPairs(epsilon=1.0, random_state=0).fit(table(PLAIN))
+    imputer = DPImputer(model=model)
     rows = table(replace(PLAIN, ledger="#patients"))
     assert imputer.transform(rows).schema.ledger == "#patients"

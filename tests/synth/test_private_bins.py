@@ -213,7 +213,8 @@ def test_the_next_table_can_have_the_same_cuts_and_its_guarantee_says_so():
 )
 def test_what_is_promised_for_the_ground_truth_is_kept(family, missing):
     known = BoundedObservation(0.5)
-    model = family(epsilon=1.0, missing=missing)
+    # With a seed: by fresh noise, four tables in a thousand would seem to have too few rows.
+    model = family(epsilon=1.0, missing=missing, random_state=0)
     planned = planned_ground_truth(model, SCHEMA, known)
     found = model.fit(people(400), schema=SCHEMA).ground_truth_guarantee(known)
     assert found.epsilon <= planned.epsilon * (1 + 1e-9)

@@ -378,7 +378,8 @@ class AllPairs(Synthesizer):
     ...     Categorical(name="smoker", levels=("no", "yes"), nullable=True),
     ...     Categorical(name="ill", levels=("no", "yes")),
     ... ))
-    >>> people = pd.DataFrame({"smoker": ["yes", None, "no"] * 50, "ill": ["yes", "no", "no"] * 50})
+    >>> smoker, ill = ["yes", None, "no"] * 200, ["yes", "no", "no"] * 200
+    >>> people = pd.DataFrame({"smoker": smoker, "ill": ill})
     >>> model = AllPairs(epsilon=1.0, delta=1e-6).fit(people, schema=schema)
     >>> model.sample(4).shape
     (4, 2)
