@@ -3,7 +3,6 @@
 import contextlib
 import io
 import sys
-import time
 import types
 from importlib.machinery import ModuleSpec
 
@@ -60,31 +59,61 @@ TABLE = {"a": ["x", "y"] * 200, "b": ["x", "x", "y", "y"] * 100}
 PAIR = Schema(tuple(Categorical(name=name, levels=("x", "y")) for name in "ab"))
 
 
+class Timer:
+    """A timer whose time is over when a test says so, however busy the machine is."""
+
+    def __init__(self, seconds, function):
+        self.seconds, self._function, self._runs = seconds, function, False
+
+    def start(self):
+        self._runs = True
+
+    def cancel(self):
+        self._runs = False
+
+    def elapse(self):
+        if self._runs:
+            self._function()
+
+
 @pytest.fixture
 def printed(monkeypatch):
-    """Lines that a command prints about stages, after a tenth of a second instead of two."""
+    """Lines that a command prints about stages."""
     lines = []
     monkeypatch.setattr(bars, "_printers", [])
-    monkeypatch.setattr(bars, "MIN_SECONDS", 0.1)
     print_stages(lines.append)
     return lines
 
 
-def test_stages_of_long_work_are_printed_once_each(printed):
+@pytest.fixture
+def timers(monkeypatch):
+    """Timers that were made."""
+    made = []
+
+    def make(seconds, function):
+        made.append(Timer(seconds, function))
+        return made[-1]
+
+    monkeypatch.setattr(bars.threading, "Timer", make)
+    return made
+
+
+def test_stages_of_long_work_are_printed_once_each(printed, timers):
     with progress_bar("reading") as progress:
         progress("fitting", 0.1)
         progress("fitting", 0.2)
-        time.sleep(0.4)
+        assert ([timer.seconds for timer in timers], printed) == ([2.0], [])
+        timers[0].elapse()
         assert printed == ["fitting"]  # the stage that went on when the time was over
         for stage in ("fitting", "drawing", "drawing", "done"):
             progress(stage, None)
     assert printed == ["fitting", "drawing"]
 
 
-def test_stages_of_short_work_are_not_printed(printed):
+def test_stages_of_short_work_are_not_printed(printed, timers):
     with progress_bar("reading") as progress:
         progress("fitting", 0.1)
-    time.sleep(0.3)
+    timers[0].elapse()
     assert printed == []
 
 

@@ -92,7 +92,7 @@ class Page:
 
     def until(self, text, query):
         """Wait until an element has a text."""
-        for _ in range(100):
+        for _ in range(600):
             if text in self.one(query).text:
                 return
             time.sleep(0.1)
@@ -265,12 +265,22 @@ def test_a_killed_server_leaves_what_a_killed_command_leaves(opened, browser, ca
     while not (started := charges(capsys)["started"]):
         time.sleep(0.02)
     page.process.send_signal(signal.SIGKILL)
-    time.sleep(8)
+    for _ in range(1200):  # so long only if the machine is busy
+        if not re.search(FITTING, commands()):
+            break
+        time.sleep(0.1)
     saved = Path("people.model.json").exists()  # only if the noise was drawn before
     assert charges(capsys)["started"] == ([] if saved else started)
     browser.execute_script("return poll()")
-    commands = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    assert not re.search(r"missdp\.app\.child fit people", commands.stdout)
+    assert not re.search(FITTING, commands())
+
+
+FITTING = r"missdp\.app\.child fit people"
+
+
+def commands():
+    """Command lines of running processes."""
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 def charges(capsys):
@@ -370,14 +380,16 @@ def test_a_large_table_keeps_the_page_responsive(opened, browser):
     rng = np.random.default_rng(0)
     wide = pd.DataFrame(rng.integers(0, 50, (200_000, 30))).add_prefix("c")
     wide.to_csv("people.csv", index=False)
-    page = opened()
+    page, began = opened(), time.monotonic()
     page.one("button[value='people.csv']").click()
     time.sleep(0.6)
     slowest = longest_answer(browser, 20)
     assert page.one("#stage").text or "Columns: 30" in page.text
     page.wait()
+    took = time.monotonic() - began
     assert "Columns: 30" in page.text
-    assert slowest < 1.0
+    # A page that waits for the command answers when it ends. On a busy machine, all takes longer.
+    assert slowest < max(1.0, took / 4), (slowest, took)
 
 
 def longest_answer(browser, times):

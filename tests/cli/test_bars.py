@@ -41,8 +41,9 @@ def test_commands_draw_bars_in_a_terminal(folder, command, monkeypatch, capsys):
 def test_a_process_prints_stages_where_it_is_piped(folder):
     script = Path("run.py")
     script.write_text(
-        "import sys, missdp.progress\n"
+        "import sys, threading, missdp.progress\n"
         "missdp.progress.MIN_SECONDS = 0.0\n"
+        "threading.Timer.start = threading.Timer.run\n"  # at once, also on a busy machine
         "from missdp.cli.main import run\n"
         "sys.argv = ['missdp', 'schema', 'init', 'data.csv', '-o', 'draft.toml']\n"
         "run()\n"

@@ -197,7 +197,7 @@ def test_two_who_create_at_once_give_a_table_one_budget(database, sql, monkeypat
     monkeypatch.setattr(Ledger, "_refuse_existing", slowly)
     first = threading.Thread(target=create, args=("visits-2025",))
     first.start()
-    assert looked.wait(10)
+    assert looked.wait(200)
     create("visits-2026")
     first.join()
     assert done == ["visits-2025"]

@@ -143,11 +143,12 @@ def test_marks_are_written_on_a_line_that_can_be_deleted(tmp_path):
 )
 def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path, part, around):
     path = tmp_path / "deep.toml"
-    path.write_text(around.format(part * 20_000), encoding="utf-8")
+    path.write_text(around.format(part * 60_000), encoding="utf-8")
     started = time.process_time()
     with refuses(SchemaError, "100 parts"):
         Schema.from_toml(path)
-    assert time.process_time() - started < 0.1
+    # Reading all parts takes 8 seconds or more. Collecting garbage may take some tenths.
+    assert time.process_time() - started < 2
 
 
 # Wrong declarations with their error messages. The attributes have the level "a", or range from 0

@@ -378,7 +378,7 @@ def test_draft_of_60000_rows_and_30_columns_takes_seconds(tmp_path):
     pd.DataFrame(columns).to_csv(tmp_path / "rows.csv", index=False)
     start = time.process_time()
     draft = draft_columns(tmp_path / "rows.csv")
-    assert time.process_time() - start < 4  # 1.9 here
+    assert time.process_time() - start < 10  # 1.9 on a machine that does nothing else
     assert (len(draft.facts.attributes), draft.facts.keys) == (27, ("id", "zip"))
 
 
