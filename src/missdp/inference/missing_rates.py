@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -141,6 +141,30 @@ class RatesByLevel:
         excess = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
         spread = excess / max(weight.sum() - np.square(weight).sum() / weight.sum(), _MIN_RATE)
         return np.asarray(np.clip(total + off * spread / (spread + variance), 0.0, 1.0))
+
+
+def mean_rates(tables: Sequence[RatesByLevel]) -> RatesByLevel:
+    """Return the mean of tables of attributes that are missing in one set of rows.
+
+    Parameters
+    ----------
+    tables : sequence of RatesByLevel
+        Tables by the levels of the same other attributes.
+
+    Returns
+    -------
+    RatesByLevel
+        The mean of the counts, with its smaller noise.
+    """
+    variances = [table.std**2 for table in tables]
+    cells = [table.observed_cells for table in tables]
+    return replace(
+        tables[0],
+        missing=np.mean([table.missing for table in tables], axis=0),
+        rows=np.mean([table.rows for table in tables], axis=0),
+        std=math.sqrt(sum(variances)) / len(tables),
+        observed_cells=float(np.average(cells, weights=variances)),
+    )
 
 
 def shrunk(values: Floats, stds: Floats) -> Floats:

@@ -36,18 +36,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from graphlib import TopologicalSorter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from pydantic.dataclasses import dataclass
 
-from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, shrunk
+from missdp.inference.mask_sets import CountsOfBoth, counts_by_sets, sets_missing_together
+from missdp.inference.missing_rates import EVIDENCE, RatesByLevel, mean_rates, shrunk
 from missdp.inference.model import cell_index
 from missdp.serialization import Record
 from missdp.types import Clique, Flags, Floats, Ints
-
-#: Released number of rows in which both attributes of a pair are missing, and its noise.
-CountsOfBoth: TypeAlias = Mapping[tuple[int, int], tuple[float, float]]
 
 # Largest log odds ratio of two missing cells: one is then missing with the other.
 _MAX_LOG_ODDS = 12.0
@@ -56,7 +54,6 @@ _BLOCK = 128  # pairs whose odds ratios are solved at once: their chances fit in
 _MIN_ROWS = 100  # rows from which odds ratios are first solved for some of the rows
 _SOLVED_FIRST = 10  # every tenth row
 _MAX_NEWTON = 50  # steps of Newton's method, or of bisection, which halves an interval of 24
-_SAME = 0.8  # correlation of masks from which two masks are treated as one
 _APART = -1.0  # log odds ratio below which two attributes are missing apart
 # Share of the rows in which two are missing: a smaller excess may come from the model's form.
 _FORM = 0.25
@@ -182,6 +179,8 @@ class MissingnessModel(Record):
     * ``evident``: Pairs whose own counts show that their masks depend on each other.
     * ``intercepts`` (shape (d,)): Logit of the rate of each attribute, corrected for ``slopes``. By
       default it is the logit of the rate.
+    * ``sets`` (length d): A number for each attribute. Attributes with the same number are missing
+      in nearly the same rows, and have the same slopes. By default all differ.
     """
 
     rates: Floats
@@ -191,10 +190,12 @@ class MissingnessModel(Record):
     odds: dict[tuple[int, int], float] = field(default_factory=dict)
     evident: tuple[tuple[int, int], ...] = ()
     intercepts: Floats = field(default_factory=lambda: np.zeros(0))
+    sets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         from scipy.special import logit
 
+        self.sets = self.sets or tuple(range(len(self.rates)))
         if not len(self.intercepts):
             self.intercepts = logit(np.clip(self.rates, _MIN_RATE, 1 - _MIN_RATE))
 
@@ -232,6 +233,7 @@ class MissingnessModel(Record):
             selected(self.odds),
             tuple(selected(dict.fromkeys(self.evident))),
             intercepts[[*attributes]],
+            tuple(self.sets[a] for a in attributes),
         )
 
     @property
@@ -280,9 +282,9 @@ class MissingnessModel(Record):
         """
         chosen: Any = slice(None) if at is None else at
         chance = np.ones(len(rows) if at is None else len(at))
-        for a, before, fit_odds_ratios in self._order(clique, rules=True):
+        for a, before, dependence in self._order(clique, rules=True):
             observed = 1 - missing[chosen, a]
-            if fit_odds_ratios:
+            if dependence:
                 last = 1 - missing[chosen, before]
                 together = self.both(rows, a, before, missing, at=at)
                 neither = observed - missing[chosen, before] + together
@@ -333,8 +335,8 @@ class MissingnessModel(Record):
         """Draw masks for complete rows. True is missing."""
         uniforms, missing = rng.random(rows.shape), self.missing(rows)
         drawn = np.asarray(uniforms < missing)
-        for a, before, fit_odds_ratios in self._order(range(rows.shape[1])):
-            if fit_odds_ratios:
+        for a, before, dependence in self._order(range(rows.shape[1])):
+            if dependence:
                 both, other_missing = self.both(rows, a, before, missing), missing[:, before]
                 where = both / np.maximum(other_missing, _MIN_RATE)
                 elsewhere = (missing[:, a] - both) / np.maximum(1 - other_missing, _MIN_RATE)
@@ -380,6 +382,10 @@ class MissingnessModel(Record):
             Whether joint missingness is fitted first, without slopes.
         """
         rows = np.asfortranarray(rows)  # columns are contiguous
+        # A rule decides about the missing cells of an attribute that others determine.
+        free = {pair: of for pair, of in both.items() if not any(map(self._determining, pair))}
+        self.sets = sets_missing_together(self.rates, free, n_rows)
+        both = {**both, **counts_by_sets(self.rates, free, n_rows, self.sets)}
         if start:
             for _ in range(_MATCHING):
                 self._match_rates(self.missing(rows))
@@ -393,6 +399,10 @@ class MissingnessModel(Record):
         explained = {e for e in tables if self._is_explained_by_masks(e, tables, excess)}
         tables = {e: table for e, table in tables.items() if e not in explained}
         self.slopes = {e: slope for e, slope in self.slopes.items() if e in tables}
+        self._copy_slopes()
+        # The mean over a set is clear about many attributes that depend on each other. With a
+        # penalty of its smaller noise, their slopes would be large and offset each other.
+        ridges = ridge * np.sqrt(np.bincount(self.sets))
         moving, cells = dict[int, dict[Clique, RatesByLevel]](), dict[Clique, Ints]()
         for effect, table in tables.items():
             has_slope = table.selective or effect in self.slopes
@@ -404,7 +414,9 @@ class MissingnessModel(Record):
             missing = self.missing(rows)
             self._match_rates(missing)
             for a, effects in moving.items():
-                self._learn_one(a, effects, rows, cells, missing, n_rows / max(1, len(rows)), ridge)
+                per_row, mine = n_rows / max(1, len(rows)), float(ridges[a])
+                self._learn_one(a, effects, rows, cells, missing, per_row, mine)
+            self._copy_slopes()
         self.fit_odds_ratios(rows, both, n_rows)
 
     def fit_odds_ratios(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
@@ -444,16 +456,27 @@ class MissingnessModel(Record):
         self.evident = tuple(pairs[i] for i in evident)
 
     def _share_tables(self, tables: Mapping[Clique, RatesByLevel]) -> dict[Clique, RatesByLevel]:
-        """Return tables averaged over two attributes that are missing in one set of rows."""
-        shared = dict(tables)
-        for a, b in self.evident:
-            if self._dependence(a, b, rules=False) > _SAME:
-                for effect in [e for e in shared if e[0] == a and (b, *e[1:]) in shared]:
-                    one, other = shared[effect], shared[b, *effect[1:]]
-                    missing, std = (one.missing + other.missing) / 2, math.hypot(one.std, other.std)
-                    shared[effect] = replace(one, missing=missing, std=std / 2)
-                    shared[b, *effect[1:]] = shared[effect]
-        return shared
+        """Return tables in which the first attribute of each set stands for all of its set.
+
+        Its tables are means over the set, whose noise is smaller.
+        """
+        members = dict[Clique, list[RatesByLevel]]()
+        for (a, *others), table in tables.items():
+            first = self.sets[a]
+            if all(self.sets[b] != first for b in others):
+                members.setdefault((first, *others), []).append(table)
+        return {effect: mean_rates(theirs) for effect, theirs in members.items()}
+
+    def _copy_slopes(self) -> None:
+        """Give all attributes of a set the slopes of the first one.
+
+        Attributes with different chances given a row cannot be missing together as often.
+        """
+        for a, first in enumerate(self.sets):
+            if a != first:
+                self.slopes = {e: slope for e, slope in self.slopes.items() if e[0] != a}
+                mine = {(a, *e[1:]): slope for e, slope in self.slopes.items() if e[0] == first}
+                self.slopes |= mine
 
     def _doubt_levels(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
         """Drop levels that are never missing if two are missing together more than they allow."""
@@ -484,17 +507,20 @@ class MissingnessModel(Record):
     ) -> list[tuple[int, int, float]]:
         """Order attributes after their determining ones, each with its most dependent earlier one.
 
-        The result has the edges of a spanning forest of the largest correlations (Prim 1957). The
-        last number is 0 if an attribute depends on none.
+        The result has the edges of a spanning forest of the largest correlations (Prim 1957). Edges
+        inside of a set come first. The last number is 0 if an attribute depends on none.
         """
         best, order = dict.fromkeys(attributes, (0.0, -1)), list[tuple[int, int, float]]()
         while best:
             ready = [a for a in best if not best.keys() & {*self._determining(a)}]
             a = max(ready, key=lambda one: best[one][0])
-            fit_odds_ratios, before = best.pop(a)
-            order.append((a, before, fit_odds_ratios))
+            dependence, before = best.pop(a)
+            order.append((a, before, dependence))
             for other in best:
-                best[other] = max(best[other], (self._dependence(a, other, rules=rules), a))
+                together = float(self.sets[a] == self.sets[other])
+                best[other] = max(
+                    best[other], (together + self._dependence(a, other, rules=rules), a)
+                )
         return order
 
     def _dependence(self, a: int, b: int, *, rules: bool) -> float:
