@@ -15,13 +15,13 @@ N = 10_000
 WAVES, QUESTIONS = 3, 6
 
 
-def panel_masks(rng, rows=N, across=0.75, skips=0.01):
-    """Missing cells of three waves with six questions each: who misses a wave lacks all of it."""
+def panel_masks(rng, rows=N, questions=QUESTIONS, across=0.75, skips=0.01):
+    """Missing cells of three waves of questions: who misses a wave lacks all of its answers."""
     gone = np.empty((rows, WAVES), dtype=bool)
     gone[:, 0] = rng.random(rows) < 0.4
     for wave in range(1, WAVES):  # correlation of neighbouring waves: about .58
         gone[:, wave] = rng.random(rows) < np.where(gone[:, wave - 1], across, 0.17)
-    masks = np.repeat(gone, QUESTIONS, axis=1)
+    masks = np.repeat(gone, questions, axis=1)
     return masks | (rng.random(masks.shape) < skips)
 
 
@@ -106,41 +106,34 @@ def test_a_part_of_a_model_has_its_sets():
     assert [some.sets.count(label) for label in some.sets] == [1, 2, 2]
 
 
-def panel(seed, rows=4000):
-    """Answers of a panel, whose refreshment depends on one complete attribute."""
+def panel(seed, rows=4000, questions=QUESTIONS):
+    """Answers of a panel, in which many of the first group miss all waves."""
     rng = np.random.default_rng(seed)
-    columns = {"group": rng.integers(0, 4, rows)}
-    masks = panel_masks(rng, rows)
-    masks |= np.repeat((columns["group"] == 0) & (rng.random(rows) < 0.5), masks.shape[1]).reshape(
-        masks.shape
-    )
-    for at in range(masks.shape[1]):
-        answer = (columns["group"] + rng.integers(0, 3, rows)) % 4
-        columns[f"q{at}"] = np.where(masks[:, at], np.nan, answer)
-    frame = pd.DataFrame(columns).astype("Int64")
-    levels = (0, 1, 2, 3)
-    attributes = (
-        Categorical(name=name, levels=levels, nullable=name != "group") for name in columns
-    )
-    return frame, Schema(tuple(attributes))
+    group = rng.integers(0, 4, rows)
+    gone = (group == 0) & (rng.random(rows) < 0.5)
+    masks = panel_masks(rng, rows, questions) | gone[:, np.newaxis]
+    answers = (group[:, np.newaxis] + rng.integers(0, 3, masks.shape)) % 4
+    columns = {
+        f"q{at}": np.where(masks[:, at], np.nan, answers[:, at]) for at in range(len(masks.T))
+    }
+    frame = pd.DataFrame({"group": group, **columns}).astype("Int64")
+    levels, names = (0, 1, 2, 3), list(columns)
+    waves = [Categorical(name=name, levels=levels, nullable=True) for name in names]
+    return frame, Schema((Categorical(name="group", levels=levels), *waves))
 
 
-@pytest.mark.parametrize("family", [AllPairs, AIM])
+def share_apart(masks, questions=QUESTIONS):
+    """Return the share of rows in which one of two attributes of a wave is missing, not both."""
+    waves = masks.to_numpy()[:, 1:].reshape(len(masks), WAVES, questions)
+    pairs = [(a, b) for b in range(questions) for a in range(b)]
+    return np.mean([(waves[:, :, a] != waves[:, :, b]).mean() for a, b in pairs])
+
+
+@pytest.mark.parametrize("family", [AllPairs, pytest.param(AIM, marks=pytest.mark.long)])
 def test_cells_of_a_wave_are_missing_together_in_drawn_rows(family):
-    """With chances of their own, attributes of one wave were missing apart in a sixth of rows."""
+    """With effects of their own, attributes of one wave were missing apart in a sixth of rows."""
     frame, schema = panel(0)
     model = family(epsilon=1.0, delta=1e-6, random_state=0).fit(frame, schema=schema)
-    drawn = model.sample(4000, missing_values="keep", random_state=1)[frame.columns].isna()
-    pairs = [
-        (QUESTIONS * wave + a, QUESTIONS * wave + b)
-        for wave in range(WAVES)
-        for b in range(QUESTIONS)
-        for a in range(b)
-    ]
-
-    def apart(masks):
-        cells = masks.to_numpy()[:, 1:]
-        return np.mean([(cells[:, a] != cells[:, b]).mean() for a, b in pairs])
-
-    assert apart(frame.isna()) == pytest.approx(0.01, abs=0.01)
-    assert apart(drawn) < 0.06
+    drawn = model.sample(4000, missing_values="keep", random_state=1)[frame.columns]
+    assert share_apart(frame.isna()) == pytest.approx(0.01, abs=0.01)
+    assert share_apart(drawn.isna()) < 0.06

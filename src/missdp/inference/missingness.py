@@ -24,6 +24,11 @@ all its levels. Then the rates of the other by these levels are not learned. The
 if they differ by more rows than are missing together beyond chance. If the two are missing apart,
 only the rates with more evidence are learned.
 
+Attributes that are missing in nearly the same rows form a set (`missdp.inference.mask_sets`). They
+have the same effects, learned from the mean of their tables: with effects of their own, the chances
+of two attributes given the row would differ too much for the two to be missing together. The tree
+connects the attributes of a set first.
+
 A declared rule may fix a level of ``a``, such as "not applicable", by other attributes. A cell at
 this level is missing exactly where one of these others is missing. A declared level that no other
 attribute determines is never missing. This is dropped if two attributes are missing together more
