@@ -330,7 +330,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/accounting/test_risk.py"),
     ("governance", "names and levels of a report are markup", "        autoescape=page,\n", "        autoescape=False,\n",
      "tests/governance/test_curator.py tests/governance/test_dossier.py"),
-    ("governance", "names in Markdown are markup", "finalize={\".html\": _in_html, \".md\": _in_markdown}.get(suffix),", "finalize=_in_html if page else None,",
+    ("governance", "names in Markdown are markup", "finalize = {\".html\": _in_html, \".md\": _in_markdown}.get(suffix)", "finalize = _in_html if suffix == \".html\" else None",
      "tests/governance/test_dossier.py"),
     ("governance", "a private page beside a release", "if folder in folders or any(True for form in _RELEASED for _ in folder.glob(form)):", "if folder in folders:",
      "tests/governance/test_curator.py"),

@@ -33,8 +33,8 @@ def account(folder):
 class Client:
     """A browser without scripts: it keeps the cookie and sends the headers of a browser."""
 
-    def __init__(self, server):
-        self.server, self.cookie = server, ""
+    def __init__(self, server, space):
+        self.server, self.space, self.cookie = server, space, ""
         self.host = f"127.0.0.1:{server.port}"
 
     def send(self, method, path, body=None, **headers):
@@ -78,5 +78,5 @@ def client(space):
 
     server = PageServer(space)
     server.start()
-    yield Client(server)
+    yield Client(server, space)
     server.close()

@@ -162,7 +162,7 @@ def test_from_csv_to_dossier(opened, browser, folder):
     page.press("Go on")
     for button in ("Draw rows", "Write the dossier", "Compare with"):
         page.press(button)
-    page.type("question", "mean(age) by smoker")
+    page.type("questions", "mean(age) by smoker")
     page.press("Estimate")
     assert len(browser.find_elements("css selector", ".answer svg path")) == 2
     assert {"people.model.json", "people.synthetic.csv", "people-dossier"} <= {*os.listdir()}
@@ -200,9 +200,9 @@ def test_a_wrong_schema_is_mended_in_its_row(opened, browser):
 
 def column(browser, name):
     """Return the place of a column in the form."""
-    legends = browser.find_elements("css selector", "fieldset legend bdi")
-    (legend,) = [one for one in legends if one.text == name]
-    return legend.find_element("xpath", "ancestor::fieldset").get_attribute("id")[7:]
+    summaries = browser.find_elements("css selector", ".column > summary bdi")
+    (summary,) = [one for one in summaries if one.text == name]
+    return summary.find_element("xpath", "ancestor::details").get_attribute("id")[7:]
 
 
 def test_numbers_become_categories_in_one_step(opened, browser):
@@ -218,6 +218,48 @@ def test_numbers_become_categories_in_one_step(opened, browser):
     page.wait()
     assert page.one(f"[name='{age}.levels']").get_attribute("value") == "1\n2"
     assert page.one(f"#column-{age}").rect["y"] < page.scrolled + 900
+
+
+def test_fields_of_a_column_have_its_name_for_a_screen_reader(opened, browser):
+    page = opened("people.csv")
+    page.press("Read the table")
+    page.press("Go on")
+    age = column(browser, "age")
+    for name, label in (("upper", "Largest possible value"), ("nullable", "Cells may be missing")):
+        field = page.one(f"[name='{age}.{name}']")
+        assert field.accessible_name.startswith(f"age: {label}")
+
+
+def test_second_submit_of_a_form_sends_nothing(opened, browser):
+    opened("people.csv")
+    browser.execute_script("""
+        window.prevented = [];
+        window.addEventListener("submit", (event) => {
+          prevented.push(event.defaultPrevented);
+          event.preventDefault();
+        });""")
+    click = "document.querySelector('button.main').click(); return prevented"
+    assert [browser.execute_script(click) for _ in range(2)] == [[False], [False, True]]
+    # A form is sent again on a page that is shown again, and if its sending was stopped.
+    assert (
+        browser.execute_script(f"window.dispatchEvent(new Event('pageshow')); {click}")[-1] is False
+    )
+    assert browser.execute_script(click)[-1] is True
+    time.sleep(3.2)
+    assert browser.execute_script(click)[-1] is False
+
+
+def test_edit_of_the_release_removes_its_confirmation(opened, browser):
+    page = opened()
+    complete(page)
+    page.go("release")
+    for name, text in (("ledger", ""), ("account", ""), ("epsilon", "1")):
+        page.type(name, text)
+    page.press("State the guarantee")
+    page.one("[name=confirmed]").click()
+    assert browser.find_elements("css selector", ".confirm")
+    page.one("[name=epsilon]").send_keys("0")
+    assert not browser.find_elements("css selector", ".confirm")
 
 
 def test_what_is_typed_is_not_lost_in_another_step(opened, browser):
@@ -373,7 +415,7 @@ def test_the_keyboard_alone_reads_a_table_and_declares_a_column(opened, browser)
     keys.send_keys("the questionnaire\ue007").perform()
     page.wait()
     assert "Saved people.toml" in page.text
-    assert "from the data" not in page.one("#column-2 legend").text
+    assert "from the data" not in page.one("#column-2 summary").text
 
 
 def test_a_large_table_keeps_the_page_responsive(opened, browser):

@@ -13,9 +13,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pandas as pd
 import pytest
 
-from missdp import Schema, load
+from missdp import AllPairs, Schema, load
 from missdp.cli.main import main
 
 pytestmark = pytest.mark.long
@@ -27,10 +28,15 @@ def edit(client, column=None, changes=(), **fields):
     page, action = client.page("schema"), fields.pop("action", "save")
     form = FormFields.of(page, "/schema/save") | fields
     if column is not None:
-        begin = re.search(rf'id="column-(\d+)">\s*<legend><bdi>{column}<', page)[1]
+        begin = place_of(column, page)
         form |= {f"{begin}.{name}": text for name, text in dict(changes).items()}
         form = {name: text for name, text in form.items() if text is not None}
     return client.do("schema", action, **form)
+
+
+def place_of(column, page):
+    """Return the place of a column in the form of the schema."""
+    return re.search(rf'id="column-(\d+)"[^>]*>\s*<summary><bdi>{column}<', page)[1]
 
 
 class FormFields(HTMLParser):
@@ -83,7 +89,8 @@ def test_draft_is_shown_and_not_saved(client, folder):
         "data", "read", pick="people.csv"
     )
     shown = client.page("schema")
-    assert "from the data: lower, upper, integer, nullable" in shown
+    marks = "smallest possible value, largest possible value, whole numbers only, cells may be"
+    assert f"from the data: {marks} missing" in " ".join(shown.split())
     assert [path.name for path in folder.iterdir()] == ["people.csv"]
     assert "missdp schema init people.csv -o people.toml" in client.page("data")
 
@@ -91,6 +98,22 @@ def test_draft_is_shown_and_not_saved(client, folder):
 def test_number_of_rows_is_typed_and_never_filled_in(ready):
     assert FormFields.of(ready.page("plan"), "/plan/make")["rows"] == ""
     assert "--rows" in ready.do("plan", "make", rows="", epsilon="1")
+
+
+def test_finished_columns_are_closed_and_come_last(client, space):
+    client.enter()
+    client.do("data", "read", data="people.csv")
+    assert columns(client) == [("smoker", True), ("age", True), ("remarks", True)]
+    edit(client, "smoker", {"public": PLAIN})
+    assert columns(client) == [("age", True), ("remarks", True), ("smoker", False)]
+    edit(client, "smoker", {"label": "smokes daily"}, action="keep")
+    assert columns(client)[0] == ("smoker", True)  # it has a change that is not saved
+
+
+def columns(client):
+    """Return the columns of the page, and whether their fields are shown."""
+    found = re.findall(r'id="column-\d+"( open)?>\s*<summary><bdi>(\w+)<', client.page("schema"))
+    return [(name, is_open == " open") for is_open, name in found]
 
 
 def test_reason_declares_a_column_public(client, space):
@@ -203,7 +226,7 @@ def test_other_bounds_become_no_levels(client, lower, upper):
 def test_further_facts_of_the_former_kind_are_not_kept(client, space):
     client.enter()
     client.do("data", "read", data="people.csv")
-    place = re.search(r'id="column-(\d+)">\s*<legend><bdi>age<', client.page("schema"))[1]
+    place = place_of("age", client.page("schema"))
     changes = {"kind": "weight", "more": "step = 2"}
     edit(client, "age", changes, action="keep", changed=place)
     assert "why its facts are public" in edit(client)
@@ -269,7 +292,7 @@ def test_rules_are_tried_added_and_removed(ready, space):
 
 
 def test_a_form_that_is_typed_is_not_lost_and_stops_later_steps(ready, space):
-    place = re.search(r'id="column-(\d+)">\s*<legend><bdi>age<', ready.page("schema"))[1]
+    place = place_of("age", ready.page("schema"))
     form = FormFields.of(ready.page("schema"), "/schema/save") | {f"{place}.upper": "119"}
     ready.send("POST", "/schema/try", urlencode(form))
     assert f'name="{place}.upper" value="119"' in ready.page("schema")
@@ -286,27 +309,28 @@ def test_an_edit_of_the_file_is_an_edit_of_the_page(ready, space):
     assert space.saved == path
     path.write_text("nonsense")
     assert "not valid TOML" in ready.page("schema")
-    text = space.schema.toml.replace("95.0", "96.0")
-    assert "exists. Tick the box" in ready.do("schema", "save", toml=text)
-    ready.do("schema", "save", toml=text, overwrite="yes")
+    assert "exists. Tick the box" in edit(ready, "age", {"upper": "96"})
+    edit(ready, "age", {"upper": "96"}, overwrite="yes")
     assert Schema.from_toml(path)["age"].upper == 96
 
 
-def test_the_text_of_the_file_is_tried_and_not_lost(ready, space):
+def test_a_form_is_tried_and_not_lost(ready, space):
     before = space.schema.toml
-    for text, problem in (("nonsense", "not valid TOML"), (before.replace("90", "91"), "")):
-        tried = ready.send("POST", "/schema/try", urlencode({"toml": text, "version": 9999}))
+    form = FormFields.of(ready.page("schema"), "/schema/save")
+    age = place_of("age", ready.page("schema"))
+    for text, problem in (("old", "attribute 'age'"), ("91", "")):
+        tried = ready.send("POST", "/schema/try", urlencode(form | {"version": 9999}))
         assert "another tab" in json.loads(tried.text)["problem"]
-        form = {"toml": text, "version": space.version}
-        tried = ready.send("POST", "/schema/try", urlencode(form))
+        typed = form | {f"{age}.upper": text}
+        tried = ready.send("POST", "/schema/try", urlencode(typed))
         assert problem in json.loads(tried.text)["problem"]
-        assert text in html.unescape(ready.page("schema"))
+        assert f'value="{text}"' in ready.page("schema")
     assert space.schema.toml == before
 
 
 def test_a_check_that_arrives_after_the_save_reports_no_problem_on_the_page(ready, space):
     """The check of the last letter was sent before the click on the button."""
-    form = {"toml": space.schema.toml, "version": space.version}
+    form = FormFields.of(ready.page("schema"), "/schema/save")
     edit(ready, reason="x")
     tried = ready.send("POST", "/schema/try", urlencode(form))
     assert "another tab" in json.loads(tried.text)["problem"]
@@ -320,10 +344,9 @@ def test_a_stated_guarantee_is_forgotten_when_other_fields_are_sent(ready, space
     """A release was confirmed without the ledger that was typed after its statement."""
     fields = {"epsilon": "1", "output": "m.json"}
     assert "Confirm the release" in ready.do("release", "state", **fields)
-    planned = space.results["release/state"]["command"]
+    command = space.commands["release/state"]
     ready.do("release", "show", **fields, ledger="sqlite:///l.db", account="a")
     assert "Confirm the release" not in ready.page("release")
-    command = shlex.join(["missdp", *(word for word in planned if word != "--dry-run")])
     refused = ready.do("release", "confirm", command=command, confirmed="true")
     assert "state the guarantee again" in refused
     assert not Path("m.json").exists()
@@ -374,8 +397,8 @@ def test_from_schema_to_dossier_as_on_the_command_line(ready, space, folder):
     ready.do("look", "dossier", output="d", title="People")
     assert "People" in ready.send("GET", "/file/report", Origin="").text
     assert ready.send("GET", "/file/dossier", Origin="").status == 200
-    assert "to" in ready.do("look", "estimate", question="mean(age) by smoker")
-    ready.do("look", "estimate", question="nowhere(age)")
+    assert " to " in ready.do("look", "estimate", questions="mean(age) by smoker")
+    ready.do("look", "estimate", questions="nowhere(age)")
     assert "nowhere" in space.problem["message"]
     ready.do("look", "compare")
     answer = ready.send("GET", "/file/compare", Origin="")
@@ -390,6 +413,43 @@ def test_a_statement_that_fails_leaves_no_former_statement(ready, space):
     shown = ready.do("release", "state", epsilon="no", output="m.json")
     assert "--epsilon must be a number" in shown
     assert "Confirm the release" not in shown
+
+
+def test_suggested_ledger_is_not_created_silently(ready):
+    shown = FormFields.of(ready.page("release"), "/release/state")
+    assert (shown["ledger"], shown["account"]) == ("sqlite:///ledger.db", "people")
+    page = ready.do("release", "state", **shown | {"epsilon": "1"})
+    assert "no ledger at" in page
+    assert "<details open><summary>Create this account" in page
+    assert not Path("ledger.db").exists()
+    page = ready.do("release", "state", **shown | {"epsilon": "1", "ledger": "", "account": ""})
+    assert "No ledger records this spending" in page
+
+
+def test_downloaded_estimates_are_those_of_the_command(ready, capsys):
+    ready.do("release", "state", epsilon="1", output="m.json")
+    command = ready.space.commands["release/state"]
+    ready.do("release", "confirm", command=command, confirmed="true")
+    questions = ["mean(age) by smoker", "share(smoker is missing)"]
+    shown = ready.do("look", "estimate", questions="\n".join(questions))
+    assert all(f"<h3>{question}</h3>" in shown for question in questions)
+    capsys.readouterr()
+    assert main(["estimate", "m.json", *questions, "--json"]) == 0
+    downloaded = json.loads(ready.send("GET", "/file/estimate", Origin="").text)
+    assert downloaded == json.loads(capsys.readouterr().out)
+    low = downloaded["answers"][0]["shown"][0]["low"]
+    assert f"({low} to " in shown
+
+
+@pytest.mark.parametrize(("strategy", "missing"), [("joint", True), ("observed", False)])
+def test_strategy_of_the_model_decides_about_missing_values(ready, folder, strategy, missing):
+    schema = Schema.from_toml("people.toml")
+    model = AllPairs(epsilon=1.0, missing=strategy, random_state=0).fit("people.csv", schema=schema)
+    model.save("other.model.json")
+    fields = FormFields.of(ready.do("look", "open", model="other.model.json"), "/look/rows")
+    assert fields.get("keep-missing") == ("true" if missing else None)
+    ready.do("look", "rows", **fields)
+    assert pd.read_csv("people.synthetic.csv").isna().to_numpy().any() == missing
 
 
 def test_a_release_beyond_the_budget_is_refused(ready, space):

@@ -313,7 +313,10 @@ def test_several_questions_are_answered_one_after_the_other(folder, ok, told, fa
     assert together["answers"] == [
         {n: v for n, v in one.items() if n != "warnings"} for one in alone
     ]
+    texts = alone[0]["shown"]
+    assert [*texts[0]] == ["estimate", "low", "high"]
     said = ok("estimate", "out.model.json", *asked)
+    assert texts[0]["low"] in said
     assert [said.count(question) for question in asked] == [1, 1, 1]
     flags = [flag for one in alone for flag in one["flags"]]
     assert len(flags) > len({*flags}) > 0

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from missdp import Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
+from missdp import AllPairs, Categorical, Numeric, Ordinal, PrivBayes, Schema, Table
 from missdp.datasets import yrbss
 from missdp.pricing import column_names
 from missdp.pricing.prices import Price
@@ -324,6 +324,16 @@ def test_the_guarantee_of_a_model_or_of_the_ground_truth(model, ok, told):
     assert told(f"{truth} mcar=0.9")["ground_truth"] == found
     assert "does not depend on any other row" in ok(f"{truth} row-independent")
     assert told(f"{truth} bounded=0.5")["ground_truth"]["epsilon"] < 0.7
+
+
+@pytest.mark.parametrize(("strategy", "missing"), [("joint", True), ("observed", False)])
+def test_guarantee_states_strategy_for_missing_values(folder, told, strategy, missing):
+    schema = Schema((Categorical(name="a", levels=(0, 1), nullable=True),))
+    model = AllPairs(epsilon=1.0, missing=strategy, random_state=0)
+    model.fit({"a": [0, 1, None] * 50}, schema=schema).save("a.json")
+    stated = told("guarantee", "a.json")
+    assert stated["model"] == "a.json"
+    assert (stated["strategy"], stated["models_missingness"]) == (strategy, missing)
 
 
 def test_several_models_are_also_priced_together(model, ok, told):

@@ -620,6 +620,19 @@ def test_levels_that_are_merged_stand_where_the_first_of_them_is():
     assert column.shares == pytest.approx([0.5, 0.0, 0.5], abs=0.05)
 
 
+def test_bins_are_in_the_order_of_their_lower_ends():
+    """A spike within a wide bin comes after the bin."""
+    pay = Numeric(name="pay", lower=0, upper=4000, bins=2, spikes=(0.0, 500.0, 3000.0))
+    values = np.repeat([0.0, 500.0, 3000.0, 100.0, 2500.0], [300, 200, 100, 400, 500])
+    model = AIM(epsilon=10.0, random_state=0).fit(
+        pd.DataFrame({"pay": values}), schema=Schema((pay,))
+    )
+    (column,) = ModelSummary(model).columns
+    bins = ("other 0 to 2000", "500", "other 2000 to 4000", "3000")
+    assert column.levels == ("0", *bins)
+    assert column.shares == pytest.approx(np.array([3, 4, 2, 5, 1]) / 15, abs=0.02)
+
+
 def test_how_far_cells_are_off_is_not_noise_alone(written):
     """A model adds the clipping bias back.
 

@@ -7,7 +7,7 @@ import pytest
 
 from missdp.cli.main import main
 from missdp.errors import SchemaError
-from missdp.schema.edits import SchemaText
+from missdp.schema.edits import SchemaText, fact_of_text
 from missdp.table import draft_columns
 
 pytest.importorskip("tomlkit")
@@ -160,12 +160,40 @@ def test_the_command_states_one_reason_for_all_marks(file, capsys):
         (["age", "upper"], "FACT=VALUE"),
         (["age", "colour=red"], "colour"),
         (["age", "upper=3"], "age"),
+        (["age", "nullable=yes"], "nullable"),
     ],
 )
 def test_a_wrong_fact_changes_nothing(file, capsys, words, says):
     assert main(["schema", "set", "s.toml", *words]) != 0
     assert says in capsys.readouterr().err
     assert file.read_text() == TEXT
+
+
+def test_codes_lack_their_brackets_and_levels_are_open(file):
+    words = ["age", "missing_codes=999, x", "refused=(no code)"]
+    assert main(["schema", "set", "s.toml", *words]) == 0
+    assert SchemaText.of_file(file).tables[0].facts["missing_codes"] == [999, "x"]
+    assert SchemaText.of_file(file).tables[0].facts["refused"] == []
+    file.write_text(TEXT.partition("# Nobody knows.")[0])
+    assert main(["schema", "set", "s.toml", "sex", "levels=open", "labels="]) == 0
+    assert SchemaText.of_file(file).tables[1].kind == "open"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "value"),
+    [
+        ("lower", ".5", "numeric", 0.5),
+        ("lower", "1990", "date", "1990"),
+        ("upper", "99999999999999999999", "numeric", "99999999999999999999"),
+        ("label", "7", "numeric", "7"),
+        ("levels", "true\nfalse", "categorical", [True, False]),
+        ("levels", "1\n\n01", "categorical", ["1", "01"]),
+        ("nullable", "false", "numeric", None),
+        ("missing_codes", "", "numeric", None),
+    ],
+)
+def test_typed_fact_becomes_a_value_of_the_file(name, text, kind, value):
+    assert fact_of_text(name, text, kind) == value
 
 
 def test_the_words_of_an_edit_repeat_it(file):

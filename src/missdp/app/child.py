@@ -1,8 +1,8 @@
 """Run a command for the page: ``python -m missdp.app.child WORD...``.
 
-The command is the ordinary command line. Its progress goes to standard error, one JSON text in a
-line. Standard input is a pipe from the server. If the server dies, the pipe ends, and the command
-gets the signal that a terminal sends to it when it closes.
+The command is the ordinary command line. Its progress goes to standard output before its document,
+one JSON text in a line. Standard input is a pipe from the server. If the server dies, the pipe
+ends, and the command gets the signal that a terminal sends to it when it closes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _send(stage: str, done: float | None) -> None:
     if stage == _sent[0] and now - _sent[1] < _MIN_SECONDS:
         return
     _sent[:] = [stage, now]
-    sys.stderr.write(f"{MARK}{json.dumps([stage, done])}\n")
-    sys.stderr.flush()
+    sys.stdout.write(f"{MARK}{json.dumps([stage, done])}\n")
+    sys.stdout.flush()
 
 
 def _stop_with_server() -> None:

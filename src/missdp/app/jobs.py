@@ -33,45 +33,41 @@ class Job:
     def __init__(self, words: Sequence[str], done: Callable[[Document], None]) -> None:
         self.stage, self.share = "starting", None
         self._done = done
-        pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             [sys.executable, "-m", "missdp.app.child", *words, "--json"],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # its lines are in the document, too
             encoding="utf-8",
         )
-        self._reader = threading.Thread(target=self._read_progress, daemon=True)
-        self._waiter = threading.Thread(target=self._wait, daemon=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._waiter.start()
 
     @property
     def is_running(self) -> bool:
         """Whether the command has not ended, or its result is not stored yet."""
-        return self._waiter.is_alive()
+        return self._reader.is_alive()
 
     def stop(self) -> None:
         """Interrupt the command as Ctrl-C does. A charged model is saved first."""
-        with contextlib.suppress(OSError):
-            self._process.send_signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGINT)
 
     def wait(self) -> None:
         """Wait for the end of the command."""
-        self._waiter.join()
+        self._reader.join()
 
-    def _read_progress(self) -> None:
-        for line in self._process.stderr or ():
-            if line.startswith(MARK):  # other lines are in the document, too
-                self.stage, self.share = json.loads(line[1:])
-
-    def _wait(self) -> None:
+    def _read(self) -> None:
+        """Read lines with progress, and then the document."""
+        lines = []
         with self._process as process:  # closes the pipes at the end
-            text = process.stdout.read() if process.stdout else ""
-            self._reader.join()
+            for line in process.stdout or ():
+                if line.startswith(MARK):
+                    self.stage, self.share = json.loads(line[1:])
+                else:
+                    lines.append(line)
         document: Document = {"error": {"message": _STOPPED, "released": []}}
         with contextlib.suppress(ValueError):
-            document = json.loads(text)
+            document = json.loads("".join(lines))
         self._done(document)
 
 

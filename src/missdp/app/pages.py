@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from missdp.app.jobs import shown
 from missdp.app.schema_rows import FIELDS, KINDS, LATER, RULES, TICKS, form_part, texts
-from missdp.app.workspace import GRID, STEPS, Workspace
-from missdp.errors import import_optional
-from missdp.schema.edits import SchemaText
+from missdp.app.workspace import STEPS, Workspace
+from missdp.schema.edits import FileTable, SchemaText
 
 _METHODS = ("all-pairs", "aim", "mst", "privbayes", "kamino")
 _STRATEGIES = {
@@ -27,24 +24,18 @@ _STRATEGIES = {
 
 @lru_cache(maxsize=1)
 def _environment() -> Any:
-    jinja2 = import_optional("jinja2", purpose="pages in the browser")
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    made.filters |= {"digits": _digits, "shown": shown}
+    from missdp.governance.rendering import environment
+
+    made = environment(Path(__file__).parent / "templates")
     # Drafts advise to edit the file.
     advice = r"(To protect all|If this column has survey).*"
     made.filters["advice"] = lambda text: re.sub(advice, "Choose its kind below.", text)
     # Lines that were wrapped for a terminal are joined.
     made.filters["prose"] = lambda text: re.sub(r"(?<![.:])\n(?!- )\s*", " ", text)
-    made.globals |= {"steps": STEPS, "grid": GRID, "kinds": KINDS, "fields": FIELDS, "ticks": TICKS}
+    made.filters["fact"] = lambda name: FIELDS[name].label.lower() if name in FIELDS else name
+    made.globals |= {"steps": STEPS, "kinds": KINDS, "fields": FIELDS, "ticks": TICKS}
     made.globals["words"] = {kind: facts[0] for kind, facts in KINDS.items() if kind != "file"}
-    made.globals |= {"rules": RULES, "later": LATER}
-    made.globals["strategies"] = _STRATEGIES
+    made.globals |= {"rules": RULES, "later": LATER, "strategies": _STRATEGIES}
     made.globals["methods"] = {"": "automatic"} | {one: one for one in _METHODS}
     return made
 
@@ -53,13 +44,26 @@ def page(space: Workspace, step: str) -> str:
     """Return the HTML of a step."""
     space.refresh()
     with space.lock:
-        tables = space.schema.tables if step == "schema" else []
-        parts = [(k, one, texts(one, form_part(space.typed, k))) for k, one in enumerate(tables)]
-        context: dict[str, Any] = {"space": space, "step": step, "rows": parts}
-        context |= {"folder": Path.cwd(), "results": defaultdict(dict, space.results)}
-        if step in ("schema", "release"):
+        context: dict[str, Any] = {"space": space, "step": step, "folder": Path.cwd()}
+        context["results"] = defaultdict(dict, space.results)
+        lines = [line for key, line in space.commands.items() if key.startswith(f"{step}/")]
+        context["commands"] = list(dict.fromkeys(lines))
+        if step == "schema":
+            context["rows"] = _rows(space)
             context["obstacles"] = _obstacles(space.schema)
         return str(_environment().get_template("page.html").render(context))
+
+
+def _rows(space: Workspace) -> list[tuple[int, FileTable, dict[str, str], bool]]:
+    """Return the place, table and texts of each row of the schema, and whether it is unfinished.
+
+    Facts from the data and unsaved changes are unfinished. Unfinished rows come first.
+    """
+    rows = []
+    for place, table in enumerate(space.schema.tables):
+        form = texts(table, form_part(space.typed, place))
+        rows.append((place, table, form, bool(table.marks) or form != texts(table, {})))
+    return sorted(rows, key=lambda row: not row[-1])
 
 
 @lru_cache(maxsize=2)
@@ -68,10 +72,3 @@ def _obstacles(text: SchemaText) -> list[str]:
     from missdp.governance.obstacles import release_obstacles
 
     return list(release_obstacles(text.checked[0])) if text.toml else []
-
-
-def _digits(value: float | None) -> str:
-    """Return a number with three digits, or a dash."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

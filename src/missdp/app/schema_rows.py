@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import tomli_w
 
 from missdp.errors import SchemaError
 from missdp.schema.attributes import CODE_FIELDS, read_number
-from missdp.schema.edits import FileTable, SchemaText
+from missdp.schema.edits import NO_CODE, FileTable, SchemaText, fact_of_text
 from missdp.schema.schema import read_toml
 
 Form = Mapping[str, str]
@@ -49,7 +48,7 @@ class Field(NamedTuple):
 _OUTSIDE = {"": "stop with an error", "missing": "count as missing", "clamp": "take the bound"}
 _NO_ID = {"": "are left out", "refuse": "stop with an error", "own_unit": "are single persons"}
 FIELDS = {
-    "levels": Field("Possible answers, one in a line", lines=4),
+    "levels": Field("Possible answers", "One in a line.", lines=4),
     "lower": Field("Smallest possible value", "A public bound, not the smallest cell."),
     "upper": Field("Largest possible value", "A public bound, not the largest cell."),
     "integer": Field("Whole numbers only"),
@@ -75,7 +74,6 @@ RULES = {
     "not_applicable": "Columns have a value only if",
     "determined": "A column follows from others by a table",
 }
-_EMPTY = "(no code)"  # a kind of missing that may occur and has no code
 _MAX_LEVELS = 50  # whole numbers that may become levels when the kind becomes a category
 
 
@@ -136,12 +134,12 @@ def _facts(table: FileTable, form: Form) -> dict[str, Any]:
     """Return the facts of a form. Facts whose text is as stored are as stored."""
     kind, facts = form["kind"], dict[str, Any]()
     for name in _names(kind):
-        text = form.get(name, "").replace("\r\n", "\n").strip()
+        text = form.get(name, "").strip()
         is_stored = text == _text(table, kind, name).strip()
         if name == "more":
             facts |= _more(table, kind) if is_stored else _further(text, table.name)
         else:
-            facts[name] = table.facts.get(name) if is_stored else _read(name, text, kind)
+            facts[name] = table.facts.get(name) if is_stored else fact_of_text(name, text, kind)
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
@@ -163,7 +161,7 @@ def _text(table: FileTable, kind: str, name: str) -> str:
     value = table.facts.get(name) if kind == table.kind or name in _COMMON.split() else None
     if isinstance(value, list):
         between = "\n" if name == "levels" else ", "
-        return between.join(map(_shown, value)) or _EMPTY * (name != "levels")
+        return between.join(map(_shown, value)) or NO_CODE * (name != "levels")
     return "" if value is None or value is False else _shown(value)
 
 
@@ -172,28 +170,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _read(name: str, text: str, kind: str) -> Any:
-    """Return the value of a text of the form, or None if the fact is left out."""
-    if name in TICKS:
-        return text == "true" or None
-    if name in ("levels", *_CODES):
-        parts = [part.strip() for part in re.split("\n" if name == "levels" else ",", text)]
-        parts = [part for part in parts if part and part != _EMPTY]
-        if name in _CODES:
-            return [_number(part) for part in parts] if text else None
-        if {*parts} == {"true", "false"}:
-            return [part == "true" for part in parts]
-        is_integer = all(re.fullmatch("-?(0|[1-9][0-9]{0,14})", part) for part in parts)
-        return [int(part) for part in parts] if is_integer else parts
-    is_text = kind in ("date", "datetime") or name == "label"
-    return (text if is_text else _number(text)) if text else None
-
-
-def _number(text: str) -> Any:
-    """Return a number if a text is written like one, else the text."""
-    number = read_number(text)
-    if number is None or not abs(number) < 2**53:
-        return text
-    return int(number) if number.is_integer() else number

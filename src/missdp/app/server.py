@@ -7,13 +7,13 @@ sets. Requests of other hosts and origins are refused, so that no other page can
 from __future__ import annotations
 
 import hmac
-import io
 import secrets
+import shutil
 import socket
 import threading
 import webbrowser
-import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -134,21 +134,23 @@ async def _form(request: Any) -> dict[str, str]:
 
     if int(request.headers.get("content-length", _MAX_BYTES + 1)) > _MAX_BYTES:
         raise HTTPException(413)
-    text = (await request.body()).decode("utf-8", "replace")
-    return dict(parse_qsl(text, keep_blank_values=True))
+    fields = parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
+    return {name: text.replace("\r\n", "\n") for name, text in fields}
 
 
 def _document(space: Workspace, name: str) -> Any:
-    """Return the response with a file of the release, or with the private comparison."""
-    from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+    """Return the response with a file of the release, or with a document of the last command."""
+    from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
-    result = space.results.get("look/dossier" if name == "report" else f"look/{name}")
     inline = {"content-security-policy": _FRAMES + _DOCUMENT}
-    if result is None or not (name == "compare" or result["file"].exists()):
-        return PlainTextResponse("missdp: there is no such file yet.\n", 404)
-    if name == "compare":
-        return HTMLResponse(result["html"], headers=inline)
-    path = result["file"]
+    document = space.results.get("look/dossier" if name == "report" else f"look/{name}", {})
+    path = Path(document.get("output") or document.get("model", ""))
+    if document and name == "compare":
+        return HTMLResponse(document["html"], headers=inline)
+    if document and name == "estimate":
+        return JSONResponse(document)
+    if not document or not path.exists():
+        return Response("missdp: there is no such file yet.\n", 404, media_type="text/plain")
     if name == "report":
         return FileResponse(path / "report.html", headers=inline)
     if name == "dossier":
@@ -159,11 +161,9 @@ def _document(space: Workspace, name: str) -> Any:
 
 def _zipped(folder: Path) -> bytes:
     """Return the files of a folder as a ZIP file."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.iterdir()):
-            archive.write(path, f"{folder.name}/{path.name}")
-    return packed.getvalue()
+    with TemporaryDirectory() as place:
+        name = shutil.make_archive(f"{place}/packed", "zip", folder.parent, folder.name)
+        return Path(name).read_bytes()
 
 
 class PageServer:

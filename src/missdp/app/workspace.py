@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,6 @@ from missdp.files import write_atomically
 from missdp.schema.edits import SchemaText
 
 STEPS = ("data", "schema", "plan", "release", "look")
-GRID = "0.25,0.5,1,2,4"  # budgets of a plan
-_DATA = re.compile(
-    r"\.(csv(\.gz)?|tsv|parquet|pq|feather|arrow|xlsx|z?sav|dta|sas7bdat|xpt|duckdb|ddb)$", re.I
-)
 _MAX_FILES = 40  # listed files of the folder
 _BOXES = ("no-header", "overwrite")  # forms do not send a box without its tick
 _FLAGS = (*_BOXES, "keep-missing")
@@ -33,7 +30,8 @@ _FIT = "epsilon output overwrite ledger account purpose method strategy delta pu
 class Action(NamedTuple):
     """A command that a form of the page runs.
 
-    Words in braces are known to the page. Options are fields of the form with the same name.
+    Words in braces are known to the page, or are lines of a field of the form. Options are fields
+    of the form with the same name.
     """
 
     words: str
@@ -51,7 +49,7 @@ ACTIONS = {
     "look/open": Action("guarantee {model}"),
     "look/rows": Action("sample {released}", "output rows keep-missing overwrite"),
     "look/dossier": Action("publish {released}", "output title audience curator overwrite"),
-    "look/estimate": Action("estimate {released} {question}"),
+    "look/estimate": Action("estimate {released} {questions}"),
     "look/compare": Action("evaluate {data} {released} --html -", "", "private/{stem}.html"),
 }
 
@@ -78,14 +76,13 @@ class Workspace:
         self.lock = threading.RLock()
         self.forms: dict[str, dict[str, str]] = {step: {} for step in STEPS}
         self.forms["data"] = {"data": data}
-        self.forms["release"] = {"ledger": ledger, "account": account}
-        self.commands: dict[str, dict[str, str]] = {step: {} for step in STEPS}
+        stated = {"ledger": ledger, "account": account}
+        self.forms["release"] = {name: text for name, text in stated.items() if text}
+        self.commands: dict[str, str] = {}  # the last command line of each action
         self.problem = _FINE  # the step, the message, and all that was charged
         self.notice, self.warnings = "", list[str]()
         self.job: Job | None = None
-        # Documents of the last commands by action, with the words and the file of the command.
-        self.results: dict[str, Document] = {}
-        self.answers: list[Document] = []
+        self.results: dict[str, Document] = {}  # the document of the last command of each action
         self.schema = SchemaText("")
         self.version = 0  # number of changes of the schema
         self.typed: Form = {}  # the form of the schema, if it is not saved
@@ -123,8 +120,10 @@ class Workspace:
 
     def files(self) -> list[str]:
         """Return the data files in the current folder."""
+        from missdp.table.read_files import READABLE  # slow to import
+
         names = {path.name for path in Path().iterdir()}
-        data = (name for name in names if _DATA.search(name))
+        data = (name for name in names if name.lower().endswith((*READABLE, ".duckdb", ".ddb")))
         return sorted(name for name in data if f"{name}.synthetic.json" not in names)[:_MAX_FILES]
 
     def act(self, step: str, action: str, form: Form) -> None:
@@ -167,12 +166,12 @@ class Workspace:
         action, words = ACTIONS[key], list[str]()
         for word in action.words.split():
             name = word.strip("{}")
-            known = getattr(self, f"_{name}", lambda name=name: [form.get(name, "").strip()])
+            known = getattr(self, f"_{name}", lambda name=name: _parts(form.get(name, ""), "\n"))
             words += [word] if name == word else known()
         for name in action.options.split():
-            option, text = f"--{name.removeprefix('total-')}", form.get(name, "").strip()
-            for one in re.split(r"[,\n]", text) if name in _REPEATED else [text]:
-                words += [option, one.strip()][: 1 if name in _FLAGS else 2] if one.strip() else []
+            option = f"--{name.removeprefix('total-')}"
+            for one in _parts(form.get(name, ""), r"[,\n]" if name in _REPEATED else "\n"):
+                words += [option] if name in _FLAGS else [option, one]
         written = action.written.format(stem=self.stem)
         printed = [written if word == "-" else word for word in words if word != "--dry-run"]
         self._start(key, words, printed)
@@ -188,12 +187,13 @@ class Workspace:
                 if "error" in document and "data_fits" not in document:
                     self.problem = {"step": step, **document["error"]}
                     return
-                file = words[words.index("--output") + 1 if "--output" in words else 1]
-                self.results[key] = {**document, "command": words, "file": Path(file)}
+                self.results[key] = document
+                if "output" in document:
+                    self.notice = f"Written: {document['output']}."
                 if after := getattr(self, f"after_{key.replace('/', '_')}", None):
                     after(document)
 
-        self.commands[step][" ".join(words[:2])] = shown(printed)
+        self.commands[key] = shown(printed)
         self.job = Job(words, done)
 
     def _forget(self, *keys: str) -> None:
@@ -222,11 +222,6 @@ class Workspace:
         self.schema, self.typed = text, {}
         self._forget("schema/check", "plan/make", "release/state")
 
-    def _edited(self, form: Form) -> SchemaText:
-        """Return the schema of a form, or of the text of its file."""
-        toml = form.get("toml", "").replace("\r\n", "\n")
-        return replace(self.schema, toml=toml) if toml else edited(self.schema, form)
-
     def try_schema(self, form: Form) -> str:
         """Return the problems of a form that is being typed. It is kept if another step is opened.
 
@@ -237,7 +232,7 @@ class Workspace:
                 return _STALE
             self.typed = form
             try:
-                text = self._edited(form)
+                text = edited(self.schema, form)
                 self.typed = {} if text.toml == self.schema.toml else form
                 return " ".join(text.checked[1])
             except MissDPError as error:
@@ -246,7 +241,7 @@ class Workspace:
     def on_schema_save(self, form: Form) -> None:
         """Write the schema to a file, from which all later steps read it."""
         tables = self.schema.tables
-        self._set_schema(self._edited(form))
+        self._set_schema(edited(self.schema, form))
         path = Path(form.get("path", "").strip() or self.schema.name)
         if path.suffix != ".toml":
             raise ParameterError("the schema file must end in .toml.")
@@ -260,7 +255,8 @@ class Workspace:
         self.notice = f"Saved {path}."
         for new, old in zip(self.schema.tables, tables, strict=False):
             if words := new.words_from(old):
-                self.commands["schema"][new.name] = shown(["schema", "set", str(path), *words])
+                line = shown(["schema", "set", str(path), *words])
+                self.commands[f"schema/set/{new.name}"] = line
 
     def on_schema_load(self, form: Form) -> None:
         """Read the schema from a file."""
@@ -291,13 +287,13 @@ class Workspace:
     def on_release_confirm(self, form: Form) -> None:
         """Run the confirmed release once. The command charges first."""
         self.refresh()  # the guarantee may have been stated for an earlier file
-        planned = self.results.get("release/state", {"command": []})["command"]
-        words = [word for word in planned if word != "--dry-run"]
-        if not words or form.get("command") != shown(words):
+        command = form.get("command", "")
+        if "release/state" not in self.results or command != self.commands["release/state"]:
             raise ParameterError("state the guarantee again: the release was changed or started.")
         if "confirmed" not in form:
             raise ParameterError("tick the box to confirm the release. A charge is never refunded.")
         self._forget("release/state")
+        words = shlex.split(command)[1:]
         self._start("release/confirm", words, words)
 
     def after_release_confirm(self, document: Document) -> None:
@@ -308,15 +304,15 @@ class Workspace:
 
     def after_look_open(self, _: Document) -> None:
         """Look at a model. Results of another model are forgotten."""
-        self.answers = []
-        self._forget("look/rows", "look/dossier", "look/compare")
-
-    def after_look_estimate(self, document: Document) -> None:
-        """Show the answer above earlier answers."""
-        self.answers.insert(0, document)
+        self._forget("look/rows", "look/dossier", "look/compare", "look/estimate")
 
     def _released(self) -> list[str]:
         """Return the path of the model."""
         if "look/open" not in self.results:
             raise ParameterError("there is no release yet. Make one in step 4, or open a model.")
-        return [str(self.results["look/open"]["file"])]
+        return [self.results["look/open"]["model"]]
+
+
+def _parts(text: str, between: str) -> list[str]:
+    """Return the parts of a text between separators that are not empty."""
+    return [part.strip() for part in re.split(between, text) if part.strip()]

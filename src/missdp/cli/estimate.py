@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from missdp.cli import emit
 from missdp.cli.options import FILE, Command, option
 from missdp.errors import ParameterError, replacing
 from missdp.progress import progress_bar, show_stage
+
+if TYPE_CHECKING:
+    from missdp.estimate import Estimates
 
 _STEPS = 11  # shifts of a sensitivity analysis
 
@@ -60,9 +64,16 @@ def estimate(
     several = "\n".join(flag for flag, times in often.items() if times > 1)
     guarantee = released.guarantee_
     texts = [*map(str, single), *([several] if several else []), guarantee.in_words()]
-    documents = [one.to_dict() for one in answers]
+    documents = [{**one.to_dict(), "shown": _shown(one)} for one in answers]
     document = documents[0] if len(documents) == 1 else {"answers": documents}
     emit(document | {"guarantee": guarantee.to_dict()}, "\n\n".join(texts))
+
+
+def _shown(answer: Estimates) -> list[dict[str, str]]:
+    """Return estimates and intervals as text, with the digits that their errors support."""
+    names = ["estimate", "low", "high"]
+    rows = answer.shown()[names].itertuples(index=False)
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _departures(

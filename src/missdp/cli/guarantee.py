@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from missdp.cli import emit
 from missdp.cli.options import FILE, Command, assume_option, option
+
+if TYPE_CHECKING:
+    from missdp.synth.base import Synthesizer
 
 _TRUSTED = "The model file is trusted. Its checksum detects damage, and is not a signature."
 
@@ -42,7 +45,8 @@ def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str
         warn_if_weak(proven.epsilon, proven.delta, n=model.n_rows_)
         risk = proven.explain(prior=prior, chance=chance)
         words = {"words": proven.in_words(), "risk_in_words": str(risk)}
-        documents.append({"guarantee": proven.to_dict(), "risk": risk.to_dict(), **words})
+        documents.append({"model": str(path), **_missing_values_of(model)})
+        documents[-1] |= {"guarantee": proven.to_dict(), "risk": risk.to_dict(), **words}
         texts += [f"{path}:"] * (len(models) > 1) + ["\n\n".join(words.values())]
         if stated is not None:
             truth = model.ground_truth_guarantee(stated)
@@ -55,6 +59,12 @@ def guarantee(models: tuple[Path, ...], prior: float, chance: float, assume: str
         document["together"] = {"epsilon": epsilon, "delta": delta}
         texts.append(f"All together, had they been fixed in advance: {joint}.")
     emit(document | {"says": _TRUSTED}, "\n\n".join([*texts, _TRUSTED]))
+
+
+def _missing_values_of(model: Synthesizer) -> dict[str, Any]:
+    """Return the strategy for missing values of a model, and whether its rows can have them."""
+    strategy = model.applied_strategy
+    return {"strategy": strategy.name, "models_missingness": strategy.models_missingness}
 
 
 @click.command(cls=Command)

@@ -208,8 +208,8 @@ def set_(schema: Path, column: str | None, facts: tuple[str, ...], public: str) 
     """Change facts of a column in a schema file, and state why they are public.
 
     Comments and all other lines of the file stay. A VALUE is written as in the file, and text may
-    lack its quotes. An empty VALUE removes the fact. Without COLUMN, the reason of --public holds
-    for every column with marks.
+    lack its quotes, and codes of missing cells their brackets. An empty VALUE removes the fact.
+    Without COLUMN, the reason of --public holds for every column with marks.
 
     Try:
       missdp schema set patients.toml age lower=0 upper=120 --public "by definition"
@@ -242,12 +242,15 @@ def set_(schema: Path, column: str | None, facts: tuple[str, ...], public: str) 
 
 def _fact(text: str) -> tuple[str, Any]:
     """Return the name and the value of a fact of the command line."""
+    from missdp.schema.edits import fact_of_text
+
     name, sign, value = text.partition("=")
     if not sign:
         raise ParameterError(f"a fact is written as FACT=VALUE, not as {text!r}.")
     with contextlib.suppress(ValueError):
         return name, tomllib.loads(f"value = {value}")["value"]
-    return name, value or None
+    is_word = name == "levels" and value == "open"  # the release finds the levels
+    return name, value if is_word else fact_of_text(name, value)
 
 
 def _check_in_words(

@@ -206,7 +206,9 @@ class ModelSummary:
             counts = np.bincount(self.codes[at], minlength=size + 1)[: size + 1] / _ROWS
             shares, missing = counts[:size] / max(_SAFE, counts[:size].sum()), float(counts[size])
         # Merged levels are last in the codes. They are shown at the place of their first level.
-        order = np.argsort(np.unique(self._groups(at, size), return_index=True)[1])
+        groups = self._groups(at, size)
+        ranks = _level_ranks(self.model.fitted_.modelled.full_schema[name], len(groups))
+        order = np.argsort(ranks[np.unique(groups, return_index=True)[1]])
         shown, gaps = self._shown_names[at], (missing, missing_std, attribute.nullable)
         levels = tuple(shown[i] for i in order)
         values = levels, shares[order], None if stds is None else stds[order]
@@ -443,6 +445,27 @@ def _interest(gaps: Gaps) -> tuple[float, float]:
     return (1.0 if gaps.chance is None else gaps.chance, gaps.ends[0].value - gaps.ends[1].value)
 
 
+def _level_ranks(attribute: AnyAttribute, size: int) -> Ints:
+    """Return the place of each code in a chart: bins and single values by their lower ends.
+
+    The codes of a numeric attribute are in the order of the middles of their bins. A wide bin would
+    then follow single values within it.
+
+    >>> from missdp.governance.facts import _level_ranks
+    >>> from missdp.schema import Numeric
+    >>> income = Numeric(name="income", lower=0, upper=100, bins=1, spikes=(5.0, 20.0))
+    >>> income.bin_labels
+    ('5', '20', '[0, 100) except 5, 20')
+    >>> _level_ranks(income, 3).tolist()
+    [1, 2, 0]
+    """
+    ranks = np.arange(size)
+    if isinstance(attribute, Numeric):
+        low, high = attribute.code_ranges
+        ranks[np.lexsort((high, low))] = np.arange(len(low))
+    return ranks
+
+
 def _level_names(attribute: AnyAttribute) -> tuple[str, ...]:
     """Return the name of each level or bin."""
     if not isinstance(attribute, Numeric):
@@ -464,14 +487,17 @@ def _shown_names(attribute: AnyAttribute) -> tuple[str, ...]:
 def _range_names(attribute: Numeric, text: Callable[[float], str]) -> tuple[str, ...]:
     """Return the ends of each bin, or its only value.
 
-    A value that is a bin by itself is left out of the bin around it, which is named "other".
+    A value that is a bin by itself is left out of the bin around it, which is named "other". The
+    number next to a single value 0 is shown as 0.
     """
     lows, highs = attribute.code_ranges
     values, names = lows[lows == highs], []
     for low, high in zip(lows, highs, strict=True):
         inside = (low <= values) & ((values <= high) if attribute.integer else (values < high))
         others = "other " if low < high and inside.any() else ""
-        first, last = text(low), text(high)
+        first, last = (
+            text(end if abs(end) >= np.finfo(float).tiny else 0.0) for end in (low, high)
+        )
         names.append(first if first == last else f"{others}{first} to {last}")
     return tuple(names)
 

@@ -30,22 +30,50 @@ def template(name: str) -> Any:
     In HTML and Markdown all values are escaped, except markup from a filter. In YAML the filter
     ``yaml`` escapes values.
     """
-    jinja2 = import_optional("jinja2", purpose="reports and dossiers")
     suffix = Path(name).suffix
+    finalize = {".html": _in_html, ".md": _in_markdown}.get(suffix)
+    return environment(TEMPLATES, suffix, finalize).get_template(name)
+
+
+def environment(
+    folder: Path, suffix: str = ".html", finalize: Callable[[object], object] | None = None
+) -> Any:
+    """Return the Jinja environment of the templates in a folder, with filters for text and numbers.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the templates.
+    suffix : str, default ".html"
+        Suffix of the templates. Values are escaped in ``".html"``.
+    finalize : callable, optional
+        Function that changes each value before it is escaped.
+
+    Returns
+    -------
+    jinja2.Environment
+        A new environment.
+
+    Raises
+    ------
+    MissingDependencyError
+        If jinja2 is not installed.
+    """
+    jinja2 = import_optional("jinja2", purpose="reports, dossiers and pages")
     page = suffix == ".html"
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
         autoescape=page,
         trim_blocks=suffix != ".md",
         lstrip_blocks=page,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
-        finalize={".html": _in_html, ".md": _in_markdown}.get(suffix),
+        finalize=finalize,
     )
     shown: tuple[Callable[..., Any], ...] = (plain_text, short, percent, half_width, parted)
-    environment.filters |= {function.__name__: function for function in shown}
-    environment.filters["yaml"] = _in_yaml
-    return environment.get_template(name)
+    made.filters |= {function.__name__: function for function in shown}
+    made.filters["yaml"] = _in_yaml
+    return made
 
 
 def plain_text(text: object, max_length: int | None = _LONGEST) -> str:

@@ -16,14 +16,18 @@ from typing import Any
 import tomli_w
 
 from missdp.errors import SchemaError, import_optional, replacing
+from missdp.schema.attributes import CODE_FIELDS, read_number
 from missdp.schema.schema import READ_BOUNDS, Schema, read_toml
 
 PUBLIC = "# Public because: "
 """The beginning of the comment that states why the facts of a column are public."""
 WHOLE_TABLES = ("unit", "weight", "file")
 """Tables with facts about all rows. Each of them occurs at most once."""
+NO_CODE = "(no code)"
+"""The text of an empty list of codes: a kind of missing that may occur and has no code."""
 _UNREAD = ("key", "ignore")  # kinds without facts
 _ALWAYS = ("nullable", "integer")  # facts whose absence is a fact, too
+_TEXTS = ("label", "format", "units")  # facts that are text, even if it is written like a number
 _HEADER = re.compile(
     r"((?:^#.*\n)*)(^\[\[?(attribute|rule|unit|weight|file)\]\]?[ \t]*(?:#.*)?\n)", re.MULTILINE
 )
@@ -214,6 +218,59 @@ class SchemaText:
     def with_rule(self, rule: Mapping[str, Any]) -> SchemaText:
         """Return the text with one more rule, which is not checked."""
         return replace(self, toml=f"{self.toml.rstrip()}\n\n[[rule]]\n{tomli_w.dumps(rule)}")
+
+
+def fact_of_text(name: str, text: str, kind: str = "") -> Any:
+    r"""Return the value of a fact that is typed without the quotes and brackets of the file.
+
+    Possible values have one line each. Codes of missing values have commas between them. Numbers
+    become numbers, except in text such as a description.
+
+    Parameters
+    ----------
+    name : str
+        The name of the fact, such as ``lower`` or ``levels``.
+    text : str
+        The typed text.
+    kind : str, default ""
+        The kind of the column. The bounds of dates are text.
+
+    Returns
+    -------
+    TOML value or None
+        The value. None removes the fact, for an empty text and for ``false``.
+
+    Examples
+    --------
+    >>> from missdp.schema.edits import fact_of_text
+    >>> fact_of_text("lower", "0.5"), fact_of_text("missing_codes", "999, x")
+    (0.5, [999, 'x'])
+    >>> fact_of_text("levels", "1\n2"), fact_of_text("levels", "01\n02")
+    ([1, 2], ['01', '02'])
+    """
+    if not text:
+        return None
+    if name in _ALWAYS:
+        return {"true": True, "false": None}.get(text, text)
+    if name in CODE_FIELDS.values():
+        codes = (code.strip() for code in text.split(","))
+        return [_number_of_text(code) for code in codes if code not in ("", NO_CODE)]
+    if name == "levels":
+        levels = [level.strip() for level in text.split("\n") if level.strip()]
+        if {*levels} == {"true", "false"}:
+            return [level == "true" for level in levels]
+        is_integer = all(re.fullmatch("-?(0|[1-9][0-9]{0,14})", level) for level in levels)
+        return [int(level) for level in levels] if is_integer else levels
+    is_text = name in _TEXTS or kind in ("date", "datetime")
+    return text if is_text else _number_of_text(text)
+
+
+def _number_of_text(text: str) -> Any:
+    """Return a number if a text is written like one, else the text."""
+    number = read_number(text)
+    if number is None or not abs(number) < 2**53:
+        return text
+    return int(number) if number.is_integer() else number
 
 
 def _with_facts(text: str, table: str, facts: Mapping[str, Any]) -> str:

@@ -37,10 +37,8 @@ document.addEventListener("input", ({ target }) => {
   if (target.id === "slider") slide();
   clearTimeout(timer);
   // Another release is described than the one whose guarantee is shown.
-  if (target.form && target.form.action.endsWith("/release/state") && $(".confirm")) $(".confirm").remove();
-  if (target.form && target.form.action.endsWith("/schema/save")) {
-    timer = setTimeout(check, 400, target.form);
-  }
+  if (target.form?.action.endsWith("/release/state")) $(".confirm")?.remove();
+  if (target.form?.action.endsWith("/schema/save")) timer = setTimeout(check, 400, target.form);
 });
 document.addEventListener("submit", (event) => {
   clearTimeout(timer);
@@ -51,7 +49,7 @@ document.addEventListener("submit", (event) => {
 window.addEventListener("pageshow", () => { sent = false; });
 history.scrollRestoration = "manual";
 // An address has the name of the last action, which is the name of the place of its result.
-if ($(location.hash || "#none")) $(location.hash).scrollIntoView();
-if ($("[role=alert]")) $("[role=alert]").focus();
+$(location.hash || "#none")?.scrollIntoView();
+$("[role=alert]")?.focus();
 if ($("main").dataset.running === "1") setInterval(poll, 400);
 if ($("#slider")) { $(".slider").hidden = false; slide(); }
