@@ -192,7 +192,7 @@ def _stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
 
 
 _METHODS = "all-pairs, aim, mst, privbayes, kamino or another. Default: all-pairs, or aim with "
-_METHODS += "41 to 100 attributes or --delta 0."
+_METHODS += "--delta 0 and if the tables of all pairs are too large."
 _ASSUMED = "Assumption about missingness: mcar=0.8, mcar=age:0.9,income:0.8, bounded=0.9 or "
 _ASSUMED += "row-independent."
 ROWS_FILE = "File to write: .csv, .csv.gz, .tsv, .parquet, .feather, .xlsx, .sav or .dta."

@@ -25,9 +25,9 @@ if they differ by more rows than are missing together beyond chance. If the two 
 only the rates with more evidence are learned.
 
 Attributes that are missing in nearly the same rows form a set (`missdp.inference.mask_sets`). They
-have the same effects, learned from the mean of their tables: with effects of their own, the chances
-of two attributes given the row would differ too much for the two to be missing together. The tree
-connects the attributes of a set first.
+have the same effects, learned from the mean of their tables. With effects of their own, the chances
+of two attributes given the row would differ, and the two could not be missing together as often.
+The tree connects the attributes of a set first.
 
 A declared rule may fix a level of ``a``, such as "not applicable", by other attributes. A cell at
 this level is missing exactly where one of these others is missing. A declared level that no other

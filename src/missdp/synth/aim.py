@@ -119,7 +119,7 @@ class AIM(Synthesizer):
     """Synthesizer that selects the marginals it measures adaptively (McKenna et al. 2022).
 
     A marginal is a table of counts over a few attributes. Use AIM if only some marginals matter,
-    for more than 40 attributes, or for pure differential privacy.
+    for many attributes of few rows, or for pure differential privacy.
 
     All one-way marginals are measured first. In each round, the exponential mechanism selects the
     marginal of the workload that a model of complete rows describes worst. Gaussian noise releases

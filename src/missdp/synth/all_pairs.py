@@ -262,10 +262,9 @@ def _release_top_up(
 class AllPairs(Synthesizer):
     """Synthesizer that releases all pairs of attributes at once, in one noisy answer.
 
-    Use it for tables of up to 40 attributes in which all relations between two columns matter, and
-    for wide questionnaires. With more than 100 attributes, pairs of near columns are released, and
-    all others are left out (see Notes). No row decides which pairs are released. A fit is accounted
-    in Gaussian DP, with add-remove adjacency.
+    Use it for tables in which all relations between two columns matter. With more than 100
+    attributes, pairs of near columns are released, and all others are left out (see Notes). No row
+    decides which pairs are released. A fit is accounted in Gaussian DP, with add-remove adjacency.
 
     One-way marginals (tables of counts of one attribute) are released first, with a small share of
     the budget. Counts of cells that are missing together follow. Then all two-way tables are

@@ -67,8 +67,9 @@ _FIRST_ORDER_WEIGHT = 1.6  # factor of blocks relative to products
 _NUMBERS_WEIGHT = 1.2
 _FIRST_ORDER_SIGNAL = 1000.0  # rows over noise, in norms: the factor grows for smaller signals
 _MAX_WEIGHT_GROWTH = 8.0  # largest growth of the factor
-# With some pairs only: squared length of blocks over that of products, and the largest factor.
-_FIRST_ORDER_RATIO, _MAX_WEIGHT = 1.5, 16.0
+# Smallest squared length of blocks over that of products, with all pairs and with some.
+_RATIO_OF_ALL, _RATIO_OF_SOME = 0.5, 1.5
+_MAX_WEIGHT = 16.0  # largest factor of blocks
 _MANY_LEVELS = 64  # levels: in longer lists, levels that may be noise are merged
 _GRID = 2.0**-10  # step of the numbers in blocks
 _MASK = 0.35  # factor of the indicator of a missing cell
@@ -216,8 +217,8 @@ def _plan_products(
     signal = marginals.rows * math.sqrt(squared_mu)
     usual = _NUMBERS_WEIGHT if features else _FIRST_ORDER_WEIGHT
     weight = usual * min(max(1.0, math.sqrt(_FIRST_ORDER_SIGNAL / signal)), _MAX_WEIGHT_GROWTH)
-    if pairs is not None:
-        weight = _balanced_weight(shares, RowVectors(parts, weight, features, pairs))
+    ratio = _RATIO_OF_ALL if pairs is None else _RATIO_OF_SOME
+    weight = _balanced_weight(shares, RowVectors(parts, weight, features, pairs), ratio)
     if clip == "auto":
         clip = clip_norm(shares, RowVectors(parts, weight, features, pairs), signal)
     named = dict(zip(names, parts, strict=True))
@@ -226,15 +227,15 @@ def _plan_products(
     return RowProducts(named, clip, weight, extra, by_name)
 
 
-def _balanced_weight(shares: Sequence[Floats], vectors: RowVectors) -> float:
-    """Return a factor of blocks with which they are about as long as the products together.
+def _balanced_weight(shares: Sequence[Floats], vectors: RowVectors, ratio: float) -> float:
+    """Return a factor with which blocks have at least this ratio of squared length to products.
 
     Many attributes have few rows for each sum, and one-way marginals must not suffer from pairs.
     """
     rows = independent_rows(shares, _POINTS)
     products = np.square(vectors._replace(first_order_weight=0.0).norms(rows)).mean()
     blocks = np.square(vectors._replace(first_order_weight=1.0, pairs=()).norms(rows)).mean()
-    balanced = math.sqrt(_FIRST_ORDER_RATIO * float(products) / max(float(blocks), _GRID))
+    balanced = math.sqrt(ratio * float(products) / max(float(blocks), _GRID))
     return min(max(vectors.first_order_weight, balanced), _MAX_WEIGHT)
 
 

@@ -87,16 +87,11 @@ def synthesizer_named(name: str) -> type[Synthesizer]:
     return loaded
 
 
-_MANY_ATTRIBUTES = 40
-"""Largest number of attributes for all pairs. With more, AIM was closer (Adult, epsilon 1)."""
-
-
 def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     """Return the name of the default family for a schema: a function of public facts.
 
-    It is AllPairs for up to 40 attributes. For up to 100 attributes it is AIM, because most pairs
-    are then noise. For more attributes it is AllPairs again, which then measures only pairs of near
-    attributes. It is AIM for pure differential privacy, too.
+    It is AllPairs, which measures only pairs of near attributes if there are more than 100. It is
+    AIM for pure differential privacy, and if the tables of all pairs have too many cells.
 
     >>> from missdp.synth.registry import default_synthesizer
     >>> from missdp.datasets import yrbss
@@ -106,7 +101,7 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     """
     modelled = ModelView(schema)
     near = near_pairs(modelled)
-    if delta == 0 or (near is None and len(schema) > _MANY_ATTRIBUTES):
+    if delta == 0:
         return "aim"
     sizes = [a.extended_size for a in (modelled.schema if near else schema)]
     cells = count_pair_cells(sizes, near)
