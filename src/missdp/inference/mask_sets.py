@@ -4,8 +4,8 @@ In a panel or a questionnaire, whole blocks of answers are missing together. The
 pairs of attributes then differs, although the pairs estimate one number. Here such attributes form
 sets, by average linkage of the correlations of their missing cells (Sokal and Michener 1958). Two
 sets are compared by the mean of all their pairs, since the largest of many noisy correlations is
-mostly noise. Correlations between two sets are shrunk towards their mean (empirical Bayes,
-DerSimonian and Laird 1986).
+mostly noise. Correlations between two sets are shrunk towards their mean, by empirical Bayes
+(DerSimonian and Laird 1986).
 
 Everything here is a function of released values.
 """
