@@ -106,6 +106,50 @@ def test_a_part_of_a_model_has_its_sets():
     assert [some.sets.count(label) for label in some.sets] == [1, 2, 2]
 
 
+def rates_by_level(shares, std=1.0):
+    """Return rates of 1,000 rows at each of two levels, of which these shares are missing."""
+    return RatesByLevel(1000.0 * np.array(shares), np.array([1000.0, 1000.0]), std, 2.0)
+
+
+def test_effect_that_a_rule_relates_to_one_of_a_set_is_no_effect_of_the_set():
+    """The second of a set decides by a rule about the third, whose table the rule distorts."""
+    x = np.random.default_rng(0).integers(0, 2, (2000, 3))
+    both = {(0, 1): (600.0, 1.0)}
+    tables = {(0, 2): rates_by_level([0.2, 0.4]), (1, 2): rates_by_level([0.0, 0.6])}
+    for ruled in ({}, {2: (1,)}):
+        model = MissingnessModel(np.array([0.3, 0.3, 0.1]), dict.fromkeys(ruled, 1), ruled)
+        model.learn(x, 2000.0, tables, both=both, ridge=0.1, sweeps=5, start=True)
+        assert model.sets == (0, 0, 2)
+        assert set(model.slopes) == (set() if ruled else {(0, 2), (1, 2)})
+
+
+def test_of_two_sets_that_are_missing_apart_one_has_effects_on_the_other():
+    """Only the rates with more evidence are learned, of whichever members."""
+    x = np.random.default_rng(0).integers(0, 2, (2000, 4))
+    rates = np.full(4, 0.3)
+    both = {
+        (a, b): (600.0 if b - a == 1 and a % 2 == 0 else 5.0, 1.0)
+        for b in range(4)
+        for a in range(b)
+    }
+    weak, strong = rates_by_level([0.28, 0.32], std=8.0), rates_by_level([0.25, 0.35])
+    tables = {(a, b): weak for a in (0, 1) for b in (2, 3)}
+    tables |= {(b, a): strong for a in (0, 1) for b in (2, 3)}
+    model = MissingnessModel(rates)
+    for start in (True, False):
+        model.learn(x, 2000.0, tables, both=both, ridge=0.1, sweeps=5, start=start)
+    assert model.sets == (0, 0, 2, 2)
+    assert {effect[0] for effect in model.slopes} == {2, 3}
+
+
+def test_numbers_of_sets_are_checked_and_precise_values_stay():
+    with pytest.raises(ValueError, match="MissingnessModel"):
+        MissingnessModel(np.array([0.4, 0.1]), sets=(0,))
+    both = {(0, 1): (500.0, 0.0), (0, 2): (100.0, 1e5), (1, 2): (300.0, 0.0)}
+    counts = counts_by_sets(np.full(3, 0.3), both, 1000.0, (0, 0, 2))
+    assert np.isfinite(list(counts.values())).all()
+
+
 def panel(seed, rows=4000, questions=QUESTIONS):
     """Answers of a panel, in which many of the first group miss all waves."""
     rng = np.random.default_rng(seed)

@@ -174,7 +174,12 @@ def test_codes_lack_their_brackets_and_levels_are_open(file):
     assert main(["schema", "set", "s.toml", *words]) == 0
     assert SchemaText.of_file(file).tables[0].facts["missing_codes"] == [999, "x"]
     assert SchemaText.of_file(file).tables[0].facts["refused"] == []
+    assert main(["schema", "set", "s.toml", "age", "missing_codes=999"]) == 0
+    assert SchemaText.of_file(file).tables[0].facts["missing_codes"] == [999]
     file.write_text(TEXT.partition("# Nobody knows.")[0])
+    for text, levels in (("a,b, c", ["a", "b", "c"]), ("1,2", [1, 2]), ("1", [1]), ("a", ["a"])):
+        assert main(["schema", "set", "s.toml", "sex", f"levels={text}", "labels="]) == 0
+        assert SchemaText.of_file(file).tables[1].facts["levels"] == levels
     assert main(["schema", "set", "s.toml", "sex", "levels=open", "labels="]) == 0
     assert SchemaText.of_file(file).tables[1].kind == "open"
 

@@ -7,6 +7,7 @@ ends, and the command gets the signal that a terminal sends to it when it closes
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import runpy
@@ -29,8 +30,9 @@ def _send(stage: str, done: float | None) -> None:
     if stage == _sent[0] and now - _sent[1] < _MIN_SECONDS:
         return
     _sent[:] = [stage, now]
-    sys.stdout.write(f"{MARK}{json.dumps([stage, done])}\n")
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # without a server, the signal ends the command
+        sys.stdout.write(f"{MARK}{json.dumps([stage, done])}\n")
+        sys.stdout.flush()
 
 
 def _stop_with_server() -> None:

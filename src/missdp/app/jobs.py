@@ -59,14 +59,14 @@ class Job:
     def _read(self) -> None:
         """Read lines with progress, and then the document."""
         lines = []
-        with self._process as process:  # closes the pipes at the end
+        document: Document = {"error": {"message": _STOPPED, "released": []}}
+        # A command that dies may leave half a line. The page then states that it stopped.
+        with contextlib.suppress(ValueError), self._process as process:  # closes the pipes
             for line in process.stdout or ():
                 if line.startswith(MARK):
                     self.stage, self.share = json.loads(line[1:])
                 else:
                     lines.append(line)
-        document: Document = {"error": {"message": _STOPPED, "released": []}}
-        with contextlib.suppress(ValueError):
             document = json.loads("".join(lines))
         self._done(document)
 

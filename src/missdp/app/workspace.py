@@ -173,7 +173,8 @@ class Workspace:
             for one in _parts(form.get(name, ""), r"[,\n]" if name in _REPEATED else "\n"):
                 words += [option] if name in _FLAGS else [option, one]
         written = action.written.format(stem=self.stem)
-        printed = [written if word == "-" else word for word in words if word != "--dry-run"]
+        shown_words = (written if written and word == "-" else word for word in words)
+        printed = [word for word in shown_words if word != "--dry-run"]
         self._start(key, words, printed)
 
     def _start(self, key: str, words: list[str], printed: list[str]) -> None:

@@ -207,13 +207,14 @@ def check(schema: Path, data: str | None, table: str | None) -> None:
 def set_(schema: Path, column: str | None, facts: tuple[str, ...], public: str) -> None:
     """Change facts of a column in a schema file, and state why they are public.
 
-    Comments and all other lines of the file stay. A VALUE is written as in the file, and text may
-    lack its quotes, and codes of missing cells their brackets. An empty VALUE removes the fact.
+    Comments and all other lines of the file stay. A VALUE is written as in the file. Text may lack
+    its quotes. Levels and codes of missing cells may lack their brackets: they have commas between
+    them. An empty VALUE removes the fact.
     Without COLUMN, the reason of --public holds for every column with marks.
 
     Try:
       missdp schema set patients.toml age lower=0 upper=120 --public "by definition"
-      missdp schema set patients.toml smoker kind=categorical "levels=['no', 'yes']" nullable=true
+      missdp schema set patients.toml smoker kind=categorical levels=no,yes nullable=true
       missdp schema set patients.toml --public "questionnaire of 2024"
     """
     from missdp.files import write_atomically
@@ -242,13 +243,18 @@ def set_(schema: Path, column: str | None, facts: tuple[str, ...], public: str) 
 
 def _fact(text: str) -> tuple[str, Any]:
     """Return the name and the value of a fact of the command line."""
+    from missdp.schema.attributes import CODE_FIELDS
     from missdp.schema.edits import fact_of_text
 
     name, sign, value = text.partition("=")
     if not sign:
         raise ParameterError(f"a fact is written as FACT=VALUE, not as {text!r}.")
+    is_list = name in ("levels", *CODE_FIELDS.values())
     with contextlib.suppress(ValueError):
-        return name, tomllib.loads(f"value = {value}")["value"]
+        fact = tomllib.loads(f"value = {value}")["value"]
+        return name, [fact] if is_list and not isinstance(fact, list | dict) else fact
+    if name == "levels":
+        value = value.replace(",", "\n")
     is_word = name == "levels" and value == "open"  # the release finds the levels
     return name, value if is_word else fact_of_text(name, value)
 

@@ -125,7 +125,8 @@ def _shrunk_to_mean(values: Floats, stds: Floats) -> tuple[Floats, Floats]:
     weights = 1 / variances
     mean = float(weights @ values / weights.sum())
     excess = max(0.0, float(weights @ np.square(values - mean)) - len(values) + 1)
-    spread = excess / float(weights.sum() - weights @ weights / weights.sum())
+    freedom = float(weights.sum() - weights @ weights / weights.sum())
+    spread = excess / freedom if freedom > 0 else 0.0  # 0: one value is far more precise
     share, weights = spread / (spread + variances), 1 / (spread + variances)
     mean = float(weights @ values / weights.sum())
     return mean + share * (values - mean), np.sqrt(share * variances + 1 / weights.sum())

@@ -156,6 +156,8 @@ def mean_rates(tables: Sequence[RatesByLevel]) -> RatesByLevel:
     RatesByLevel
         The mean of the counts, with its smaller noise.
     """
+    if len(tables) == 1:
+        return tables[0]
     variances = [table.std**2 for table in tables]
     cells = [table.observed_cells for table in tables]
     return replace(

@@ -201,6 +201,8 @@ class MissingnessModel(Record):
         from scipy.special import logit
 
         self.sets = self.sets or tuple(range(len(self.rates)))
+        if len(self.sets) != len(self.rates):
+            raise ValueError(f"sets must have {len(self.rates)} numbers, one for each attribute.")
         if not len(self.intercepts):
             self.intercepts = logit(np.clip(self.rates, _MIN_RATE, 1 - _MIN_RATE))
 
@@ -463,14 +465,17 @@ class MissingnessModel(Record):
     def _share_tables(self, tables: Mapping[Clique, RatesByLevel]) -> dict[Clique, RatesByLevel]:
         """Return tables in which the first attribute of each set stands for all of its set.
 
-        Its tables are means over the set, whose noise is smaller.
+        Its tables are means over the set, whose noise is smaller. An effect that a rule relates to
+        one attribute of the set is no effect of the set.
         """
-        members = dict[Clique, list[RatesByLevel]]()
+        members, ruled = dict[Clique, list[RatesByLevel]](), set[Clique]()
         for (a, *others), table in tables.items():
             first = self.sets[a]
+            if self._is_ruled((a, *others)):
+                ruled.add((first, *others))
             if all(self.sets[b] != first for b in others):
                 members.setdefault((first, *others), []).append(table)
-        return {effect: mean_rates(theirs) for effect, theirs in members.items()}
+        return {e: mean_rates(theirs) for e, theirs in members.items() if e not in ruled}
 
     def _copy_slopes(self) -> None:
         """Give all attributes of a set the slopes of the first one.
@@ -554,9 +559,9 @@ class MissingnessModel(Record):
         a, rows = effect[0], tables[effect].selected_rows
         tied = [b for b in effect[1:] if rows <= excess.get(_pair(a, b), -1.0)]
         apart = len(effect) == 2 and all(self.odds[_pair(a, b)] < _APART for b in tied)
-        back = tables.get((effect[1], a))
+        back = tables.get((self.sets[effect[1]], a))
         weaker = back is not None and back.evidence > tables[effect].evidence
-        return self._is_ruled(effect) or bool(tied and (weaker or not apart))
+        return bool(tied and (weaker or not apart))
 
     def _is_ruled(self, effect: Clique) -> bool:
         """Return whether rules relate the mask of the first attribute to the mask of another."""
