@@ -173,9 +173,8 @@ class Workspace:
             for one in _parts(form.get(name, ""), r"[,\n]" if name in _REPEATED else "\n"):
                 words += [option] if name in _FLAGS else [option, one]
         written = action.written.format(stem=self.stem)
-        shown_words = (written if written and word == "-" else word for word in words)
-        printed = [word for word in shown_words if word != "--dry-run"]
-        self._start(key, words, printed)
+        typed = [word for word in words if word != "--dry-run"]
+        self._start(key, words, [written or word if word == "-" else word for word in typed])
 
     def _start(self, key: str, words: list[str], printed: list[str]) -> None:
         """Run a command, and show it as a person types it."""
