@@ -46,7 +46,7 @@ CLIPPED = 0.1
 
 _ROWS = 20_000  # rows of the model that represent the private rows
 _FEWER, _FEWER_IF_WIDE = 6_000, 3_000  # rows of the model from which draws are made
-_MAX_TOGETHER = 100  # attributes up to which estimates take all missing values into account
+_MAX_TOGETHER = 40  # attributes up to which estimates take all missing values into account
 _UNSELECTED = (
     0.8  # error of a pair that was not selected: the mean size of its noise, in deviations
 )
