@@ -166,7 +166,7 @@ MUTANTS = [Mutant(*line) for line in (
      "tests/inference/test_missingness.py"),
     ("inference", "rates are learned by levels of what is missing together", "bool(tied and (weaker or not apart))", "False",
      "tests/inference/test_missingness.py"),
-    ("inference", "attributes of a set have slopes of their own", "for a, first in enumerate(self.sets):", "for a, first in dict[int, int]().items():",
+    ("inference", "attributes of a set have slopes of their own", "for e, s in firsts.items() for a in members[e[0]]}", "for e, s in firsts.items() for a in e[:1]}",
      "tests/inference/test_mask_sets.py"),
     ("inference", "two sets are one if their largest correlation is large", "sums[a] += sums[b]", "sums[a] = np.maximum(sums[a], sums[b])",
      "tests/inference/test_mask_sets.py"),

@@ -209,8 +209,8 @@ def set_(schema: Path, column: str | None, facts: tuple[str, ...], public: str) 
 
     Comments and all other lines of the file stay. A VALUE is written as in the file. Text may lack
     its quotes. Levels and codes of missing cells may lack their brackets: they have commas between
-    them. An empty VALUE removes the fact.
-    Without COLUMN, the reason of --public holds for every column with marks.
+    them. An empty VALUE removes the fact. Without COLUMN, the reason of --public holds for every
+    column with marks.
 
     Try:
       missdp schema set patients.toml age lower=0 upper=120 --public "by definition"

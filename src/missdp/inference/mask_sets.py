@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from missdp.inference.missing_rates import variance_beyond_noise
 from missdp.types import Floats
 
 #: Released number of rows in which both attributes of a pair are missing, and its noise.
@@ -124,9 +125,7 @@ def _shrunk_to_mean(values: Floats, stds: Floats) -> tuple[Floats, Floats]:
     variances = np.square(stds) + _MIN_VARIANCE
     weights = 1 / variances
     mean = float(weights @ values / weights.sum())
-    excess = max(0.0, float(weights @ np.square(values - mean)) - len(values) + 1)
-    freedom = float(weights.sum() - weights @ weights / weights.sum())
-    spread = excess / freedom if freedom > 0 else 0.0  # 0: one value is far more precise
+    spread = variance_beyond_noise(values - mean, weights)
     share, weights = spread / (spread + variances), 1 / (spread + variances)
     mean = float(weights @ values / weights.sum())
     return mean + share * (values - mean), np.sqrt(share * variances + 1 / weights.sum())

@@ -138,8 +138,7 @@ class RatesByLevel:
         noise = self.std**2 * ((1 - total) ** 2 + total**2 * self.observed_cells)
         variance = (noise + rows * total * (1 - total)) / rows**2
         weight, off = 1 / np.maximum(variance, _MIN_RATE**2), self.missing / rows - total
-        excess = max(0.0, float(weight @ np.square(off)) - len(rows) + 1)
-        spread = excess / max(weight.sum() - np.square(weight).sum() / weight.sum(), _MIN_RATE)
+        spread = variance_beyond_noise(off, weight)
         return np.asarray(np.clip(total + off * spread / (spread + variance), 0.0, 1.0))
 
 
@@ -169,6 +168,33 @@ def mean_rates(tables: Sequence[RatesByLevel]) -> RatesByLevel:
     )
 
 
+def variance_beyond_noise(off: Floats, weights: Floats) -> float:
+    """Return the variance of values beyond their noise (DerSimonian and Laird 1986).
+
+    Parameters
+    ----------
+    off : ndarray of float64, shape (k,)
+        Distances of noisy values from their mean.
+    weights : ndarray of float64, shape (k,)
+        Inverse variance of the noise of each value.
+
+    Returns
+    -------
+    float
+        0 if noise explains the distances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from missdp.inference.missing_rates import variance_beyond_noise
+    >>> variance_beyond_noise(np.array([-3.0, 3.0]), np.ones(2))
+    17.0
+    """
+    excess = max(0.0, float(weights @ np.square(off)) - len(off) + 1)
+    freedom = float(weights.sum() - weights @ weights / weights.sum())
+    return excess / max(freedom, _MIN_RATE)
+
+
 def shrunk(values: Floats, stds: Floats) -> Floats:
     """Return noisy values, shrunk towards their mean.
 
@@ -182,8 +208,7 @@ def shrunk(values: Floats, stds: Floats) -> Floats:
     for _ in range(2):
         mean = float(weight @ values / weight.sum())
         if not spread:
-            excess = max(0.0, float(weight @ (values - mean) ** 2) - len(values) + 1)
-            spread = excess / max(weight.sum() - (weight @ weight) / weight.sum(), _MIN_RATE)
+            spread = variance_beyond_noise(values - mean, weight)
         weight = 1 / (spread + variances)
     if abs(mean) < _MEAN / math.sqrt(weight.sum()):
         mean = spread = 0.0

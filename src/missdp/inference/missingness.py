@@ -482,11 +482,11 @@ class MissingnessModel(Record):
 
         Attributes with different chances given a row cannot be missing together as often.
         """
+        members = dict[int, list[int]]()
         for a, first in enumerate(self.sets):
-            if a != first:
-                self.slopes = {e: slope for e, slope in self.slopes.items() if e[0] != a}
-                mine = {(a, *e[1:]): slope for e, slope in self.slopes.items() if e[0] == first}
-                self.slopes |= mine
+            members.setdefault(first, []).append(a)
+        firsts = {effect: slope for effect, slope in self.slopes.items() if effect[0] in members}
+        self.slopes = {(a, *e[1:]): s for e, s in firsts.items() for a in members[e[0]]}
 
     def _doubt_levels(self, rows: Ints, both: CountsOfBoth, n_rows: float) -> None:
         """Drop levels that are never missing if two are missing together more than they allow."""

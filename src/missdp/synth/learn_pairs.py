@@ -218,9 +218,10 @@ def _plan_products(
     usual = _NUMBERS_WEIGHT if features else _FIRST_ORDER_WEIGHT
     weight = usual * min(max(1.0, math.sqrt(_FIRST_ORDER_SIGNAL / signal)), _MAX_WEIGHT_GROWTH)
     ratio = _RATIO_OF_ALL if pairs is None else _RATIO_OF_SOME
-    weight = _balanced_weight(shares, RowVectors(parts, weight, features, pairs), ratio)
+    vectors = RowVectors(parts, weight, features, pairs)
+    weight = _balanced_weight(shares, vectors, ratio)
     if clip == "auto":
-        clip = clip_norm(shares, RowVectors(parts, weight, features, pairs), signal)
+        clip = clip_norm(shares, vectors._replace(first_order_weight=weight), signal)
     named = dict(zip(names, parts, strict=True))
     extra = {names[a]: table for a, table in features.items()}
     by_name = None if pairs is None else tuple((names[a], names[b]) for a, b in pairs)

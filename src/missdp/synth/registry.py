@@ -99,10 +99,10 @@ def default_synthesizer(schema: Schema, *, delta: float | None) -> str:
     >>> default_synthesizer(schema, delta=None), default_synthesizer(schema, delta=0.0)
     ('all-pairs', 'aim')
     """
-    modelled = ModelView(schema)
-    near = near_pairs(modelled)
     if delta == 0:
         return "aim"
+    modelled = ModelView(schema)
+    near = near_pairs(modelled)
     sizes = [a.extended_size for a in (modelled.schema if near else schema)]
     cells = count_pair_cells(sizes, near)
     return "all-pairs" if cells <= RowProducts.max_numbers else "aim"
