@@ -363,6 +363,7 @@ PLANTED = [
 PUBLIC = (missdp.Schema, schema.Rule, schema.Unit, schema.SurveyWeight, schema.Layout, Column)
 
 
+@pytest.mark.long
 def test_no_value_escapes_from_a_field_that_holds_a_wrong_one():
     refusals = 0
     for record in SINGLE:

@@ -225,6 +225,7 @@ def test_placing_is_post_processing(monkeypatch):
     check_by_hand(replayed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "missing",
     [

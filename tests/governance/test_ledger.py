@@ -316,6 +316,7 @@ if os.fork() == 0:
         others.start("patients", TENTH)
 
 
+@pytest.mark.long
 def test_a_copy_of_the_file_loses_no_charge(url, tmp_path):
     ledger = Ledger(url, who="ada")
     ledger.create("patients", epsilon=1.0)

@@ -39,6 +39,7 @@ def factor_sets(draw):
     return levels, tables
 
 
+@pytest.mark.long
 @given(factor_sets())
 @settings(max_examples=300, deadline=None)
 def test_log_total_any_factors_equals_enumeration(drawn):

@@ -66,6 +66,7 @@ def test_tables_of_pairs_are_those_that_were_measured():
         np.testing.assert_allclose(table, exact, atol=6 / N)
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(ALL), min_size=1, max_size=5), st.integers(0, 10**6))
 def test_stated_variances_are_those_of_the_noise(cliques, seed):

@@ -173,7 +173,8 @@ def share_apart(masks, questions=QUESTIONS):
     return np.mean([(waves[:, :, a] != waves[:, :, b]).mean() for a, b in pairs])
 
 
-@pytest.mark.parametrize("family", [AllPairs, pytest.param(AIM, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("family", [AllPairs, AIM])
 def test_cells_of_a_wave_are_missing_together_in_drawn_rows(family):
     """With effects of their own, attributes of one wave were missing apart in a sixth of rows."""
     frame, schema = panel(0)

@@ -282,6 +282,7 @@ DOMAIN = mp.RowDomain.of(SCHEMA, rows=N)
 FACTS = {"rows": N, "columns": 6, "radius": DOMAIN.radius}
 
 
+@pytest.mark.long
 def test_a_step_of_it_is_a_map_of_single_rows():
     for distance in (mp.NEIGHBOURS, mp.TableDistance(replaced=7)):
         assert IMPUTER.stability(distance, DOMAIN) == distance

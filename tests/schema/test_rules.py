@@ -278,6 +278,7 @@ texts = st.lists(words, max_size=8).map(" ".join) | st.text(max_size=12)
 anything = st.one_of(st.none(), st.integers(), st.floats(), texts, st.lists(texts, max_size=3))
 
 
+@pytest.mark.long
 @settings(max_examples=120)
 @given(
     st.one_of(

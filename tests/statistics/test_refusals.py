@@ -77,6 +77,7 @@ TIES = read(TABLES["ties"])
 COSTS = [{"epsilon": 2.0}, {"epsilon": 2.0}, {"rho": 2.0}, {"rho": 2.0}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", TABLES.values(), ids=TABLES)
 def test_every_table_has_an_answer(rows):
     for imputation, cost in zip(IMPUTATIONS.values(), COSTS, strict=True):

@@ -198,7 +198,7 @@ def test_selection_exact_loss_is_at_most_epsilon_and_reaches_it(row, strategy):
 
 @pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize(
-    ("family", "delta"), [*FITS[:2], pytest.param(*FITS[2], marks=pytest.mark.long)]
+    ("family", "delta"), [FITS[0], *(pytest.param(*f, marks=pytest.mark.long) for f in FITS[1:])]
 )
 @pytest.mark.parametrize(
     ("unit", "weight"),

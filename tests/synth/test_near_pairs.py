@@ -26,7 +26,9 @@ def test_up_to_100_attributes_have_all_pairs():
     assert near_pairs(ModelView(schema_of(100))) is None
 
 
-@pytest.mark.parametrize(("d", "reach"), [(101, 12), (842, 9), (9000, 1)])
+@pytest.mark.parametrize(
+    ("d", "reach"), [(101, 12), (842, 9), pytest.param(9000, 1, marks=pytest.mark.long)]
+)
 def test_more_attributes_have_pairs_within_reach(d, reach):
     pairs = near_pairs(ModelView(schema_of(d)))
     assert {b - a for a, b in pairs} == set(range(1, reach + 1))
