@@ -193,10 +193,10 @@ SHORT = {
 FEW = {1: ", one run", 2: ", two runs"}
 
 
-def limited(command, errors):
+def limited(command, errors, limit=LIMIT):
     """Run a command. Return its exit status (None if it took too long), CPU seconds and GB."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
-    resource.prlimit(process.pid, resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
+    resource.prlimit(process.pid, resource.RLIMIT_CPU, (limit, limit + 5))
     late = []
 
     def kill(*_):
@@ -204,7 +204,7 @@ def limited(command, errors):
         process.kill()
 
     signal.signal(signal.SIGALRM, kill)
-    signal.setitimer(signal.ITIMER_REAL, 4 * LIMIT)
+    signal.setitimer(signal.ITIMER_REAL, 4 * limit)
     _, status, usage = os.wait4(process.pid, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -100,6 +100,17 @@ OTHERS = [
 ]
 
 
+def test_marginals_of_chosen_attributes_are_those_of_the_whole_tables():
+    one, two = frame(60, 1), frame(60, 2)
+    everything = marginal_distance(one, two, schema=SCHEMA).per_marginal
+    some = marginal_distance(one, two, schema=SCHEMA, attributes=["i", "c", "o"]).per_marginal
+    assert some == {pair: far for pair, far in everything.items() if "n" not in pair}
+    with pytest.raises(SchemaError, match="no attribute 'nobody'"):
+        marginal_distance(one, two, schema=SCHEMA, attributes=["c", "nobody"])
+    with pytest.raises(ParameterError, match="k must be from 1 to 1"):
+        marginal_distance(one, two, schema=SCHEMA, attributes=["c"])
+
+
 def test_tables_that_do_not_compare_and_bad_options_are_refused():
     table = Table.read(frame(10, 0), SCHEMA)
     refused = [(SchemaError, "different attributes", table.subset(["c", "o"]), {})]

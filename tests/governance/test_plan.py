@@ -13,6 +13,7 @@ from missdp import AIM, MST, AllPairs, Categorical, Numeric, Schema, Table
 from missdp.cli.main import main
 from missdp.errors import ParameterError
 from missdp.estimate.intervals import estimate_quickly
+from missdp.evaluate import marginal_distance
 from missdp.governance import Plan, plan
 from missdp.governance.rehearsal import (
     Declared,
@@ -83,6 +84,18 @@ def test_noise_and_intervals_are_those_of_a_run(people, method):
             planned.ground_truth == planned.epsilon
         )  # every row is read, if missing values are levels
     assert Plan.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_the_distance_of_many_columns_is_that_of_a_hundred_of_them():
+    schema = Schema(tuple(Categorical(name=f"q{i}", levels=(0, 1)) for i in range(130)))
+    one, two = (Declared(schema=schema, rows=50).simulate(seed) for seed in (1, 2))
+    every = marginal_distance(one, two)
+    assert fitted_error(one, two) == pytest.approx(every.mean, rel=0.05)
+    assert fitted_error(one, two) != every.mean
+    few = schema.names[:100]
+    assert fitted_error(one.subset(few), two.subset(few)) == pytest.approx(
+        marginal_distance(one.subset(few), two.subset(few)).mean
+    )
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter as CountOf
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -152,6 +152,7 @@ def marginal_distance(
     *,
     k: int = 2,
     schema: Schema | None = None,
+    attributes: Sequence[str] | None = None,
     bins: int | None = None,
     missing: MissingAs = "unobserved",
     progress: Progress | bool | None = None,
@@ -173,6 +174,8 @@ def marginal_distance(
     schema : Schema, optional
         The declared domain of both tables. By default the schema of the first Table. Needed if
         neither is a Table.
+    attributes : sequence of str, optional
+        Attributes whose marginals are compared. By default all.
     bins : int, optional
         Rebin numeric attributes to this many bins of equal width (at least 1), finer than the
         declared bins. Attributes with more bins keep them. Both tables must then hold values,
@@ -196,7 +199,7 @@ def marginal_distance(
         If ``k``, ``bins`` or ``missing`` has no valid value, or no table states a schema.
     DataError, SchemaError
         If a table cannot be read under the schema, or the tables have different attributes or
-        domains.
+        domains, or the schema lacks one of ``attributes``.
 
     Notes
     -----
@@ -214,18 +217,21 @@ def marginal_distance(
     0.5
     """
     declared = schema_of(truth, synthetic, schema=schema)
-    if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= k <= len(declared):
-        raise ParameterError(f"k must be from 1 to {len(declared)}, not {k!r}")
+    names = declared.names if attributes is None else attributes
+    wanted = {declared[name].name for name in names}
+    chosen = tuple(name for name in declared.names if name in wanted)
+    if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= k <= len(chosen):
+        raise ParameterError(f"k must be from 1 to {len(chosen)}, not {k!r}")
     if missing not in ("unobserved", "level"):
         raise ParameterError(f"missing must be 'unobserved' or 'level', not {missing!r}")
     bins = None if bins is None else check_integer("bins", bins)
     both = [reader(data, declared) for data in (truth, synthetic)]
     rows: Rows = "observed" if missing == "unobserved" else "extended"
     distances: dict[tuple[str, ...], float] = {}
-    total, fewest = math.comb(len(declared), k), 0
+    total, fewest = math.comb(len(chosen), k), 0
     with progress_callback(progress) as shown:
         compared = _plain(next(both[0]()), bins).schema
-        for batch in batches(compared, itertools.combinations(compared.names, k), _BATCH_CELLS):
+        for batch in batches(compared, itertools.combinations(chosen, k), _BATCH_CELLS):
             (one, n_one), (two, n_two) = (_counted(blocks(), batch, rows, bins) for blocks in both)
             fewest = min(n_one, n_two)
             distances |= {clique: total_variation(one[clique], two[clique]) for clique in batch}

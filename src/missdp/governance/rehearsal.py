@@ -63,6 +63,9 @@ _ROWS_SEED, _NOISE_SEED = 1, 2  # different seeds of simulated rows and of their
 # Power of the noise by which distances of two-way tables grow. Fits with 3,000 and 30,000 rows gave
 # powers from .43 to .80.
 _DISTANCE_POWER = 0.6
+_MAX_COMPARED = (
+    100  # columns of simulated rows and synthetic rows whose two-way tables are compared
+)
 # Draws of tables for the error of a mean. Fewer draws are made if values are missing in more than
 # _FEW_COLUMNS columns, since a draw then takes long.
 _DRAWS, _FEW_DRAWS, _FEW_COLUMNS = 100, 20, 8
@@ -388,10 +391,16 @@ def rehearse(model: Synthesizer, table: Table) -> tuple[float, Any]:
 
 
 def fitted_error(table: Table, drawn: Any) -> float:
-    """Return the mean distance of two-way tables, as `missdp evaluate` prints it."""
-    if len(table.schema) < 2:
+    """Return the mean distance of two-way tables, as `missdp evaluate` prints it.
+
+    It is the mean over the pairs of a hundred columns if there are more, which no row decides.
+    """
+    schema = table.schema.without_unit
+    if len(schema) < 2:
         return math.nan
-    return marginal_distance(table, drawn, k=2, schema=table.schema.without_unit).mean
+    rng, size = np.random.default_rng(_ROWS_SEED), min(len(schema), _MAX_COMPARED)
+    names = rng.choice(schema.names, size=size, replace=False)
+    return marginal_distance(table, drawn, k=2, schema=schema, attributes=names.tolist()).mean
 
 
 def noise_of_tables(model: Synthesizer) -> tuple[float, float]:
