@@ -43,7 +43,7 @@ UNTUNED = {
     "vietnam": ("Ecdat", "VietNamI"),
     "lending": ("modeldata", "lending_club"),
 }
-TABLES = ("adult", "br2000", "yrbss", "hmeq", "vietnam", "lending", "generated", "parity")
+TABLES = ("adult", "br2000", "yrbss", "hmeq", "vietnam", "lending", "generated", "waves", "parity")
 STATES = ("complete", "mcar", "mar", "own")
 BINS = ("declared", "private")
 MISSING_FILES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
@@ -67,6 +67,8 @@ def states_of(name):
     """States of a table that can be fitted: complete rows, and kinds of missing cells."""
     if name in ("adult", "br2000"):
         return ("complete", "mcar", "mar")
+    if name == "waves":
+        return ("own",)
     return ("complete", "own") if name in ("yrbss", "hmeq") else ("complete", "mcar")
 
 
@@ -130,6 +132,25 @@ def _generated(_name, state):
     return _punched(facts, _typed(pd.DataFrame(columns), facts), state)
 
 
+def _waves(_name, _state):
+    """Four answers in each of three interviews. Whoever misses an interview misses its answers."""
+    rng = np.random.default_rng(20261201)
+    hidden, steady = rng.normal(size=(2, 4_000))
+    facts, columns = {}, {}
+    for wave, rate in enumerate((0.2, 0.4, 0.5)):
+        present = 0.6 * steady + 0.3 * hidden + rng.normal(size=len(hidden))
+        present = present > np.quantile(present, rate)
+        for k, size in enumerate((2, 3, 5, 10)):
+            noisy = 0.8 * hidden + 0.2 * wave + rng.normal(size=len(hidden))
+            codes = np.searchsorted(np.quantile(noisy, np.linspace(0, 1, size + 1)[1:-1]), noisy)
+            name, levels = f"w{wave}q{k}", [f"l{i}" for i in range(size)]
+            facts[name] = {"kind": "ordinal" if k else "categorical", "levels": levels}
+            answered = present & (rng.random(len(hidden)) > 0.03)
+            columns[name] = np.where(answered, np.array(levels, dtype=object)[codes], None)
+    frame = _typed(pd.DataFrame(columns), facts)
+    return facts, frame, frame
+
+
 def _parity(_name, state):
     """Ten bits, of which the last is the exclusive or of the first two."""
     bits = np.random.default_rng(20261130).integers(0, 2, (20_000, 10))
@@ -185,7 +206,12 @@ def _round_bounds(values):
 
 
 READERS = {"adult": _shared, "br2000": _shared, "hmeq": _shared, "yrbss": _yrbss}
-READERS |= {"generated": _generated, "parity": _parity, **dict.fromkeys(UNTUNED, _elsewhere)}
+READERS |= {
+    "generated": _generated,
+    "waves": _waves,
+    "parity": _parity,
+    **dict.fromkeys(UNTUNED, _elsewhere),
+}
 
 
 def _typed(frame, facts):
