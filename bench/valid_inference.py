@@ -1,6 +1,7 @@
 """Type I error and power of four tests on released data: naive, combined, and `estimate`.
 
     python bench/valid_inference.py results.jsonl --epsilon 0.5 1 --replicates 1000
+    python bench/valid_inference.py results.jsonl --peer "SmartNoise MST" --replicates 100
     python bench/valid_inference.py results.jsonl --report
 
 The tests are those of Montoya Perez et al. (arXiv 2403.13612): Student's t, Mann and Whitney's U,
@@ -14,6 +15,9 @@ It fits AllPairs, and tests in three ways.
 * *estimate*: the test rejects if the 95 % interval of `model.estimate` excludes 0. U is not
   offered.
 
+With `--peer`, a method of `compare.py` makes one synthetic table for each private table, and only
+the naive tests run. Scores are cut into ten equal bins for methods that need levels.
+
 A replicate has no difference between groups (Type I error). Every fifth replicate is also tried
 with a difference that a complete table shows with a power of .9 (power). Each trial is a line of
 the file, so a run that was stopped goes on.
@@ -23,12 +27,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import compare
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -40,6 +47,21 @@ TESTS = ("t", "U", "chi2", "median")
 TABLES = 20  # of `multiple=`
 POWER_EVERY = 5  # replicates, of which one is also tried with a difference
 LEVEL = 0.05
+DELTA = 1e-6
+DOMAIN = {
+    "group": {"kind": "categorical", "levels": ["a", "b"]},
+    "region": {"kind": "categorical", "levels": ["north", "south", "west"]},
+    "ill": {"kind": "categorical", "levels": ["no", "yes"]},
+    "score": {"kind": "numeric", "lower": 0, "upper": 100},
+}
+# Tables that one process of another library fits, one after the other: loading it takes seconds.
+AT_ONCE = 20
+EACH = """
+import json, sys
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["", *arguments]
+    exec(compile({code!r}, "fit", "exec"), {{}})
+"""
 SCHEMA = Schema(
     (
         Categorical(name="group", levels=("a", "b")),
@@ -156,7 +178,7 @@ def replicate(seed: int, epsilon: float, rows: int, *, effect: bool) -> dict[str
     """Return the rejections of each way of testing on one table."""
     rng = np.random.default_rng((seed, int(effect)))
     table = drawn(rows, rng, effect=effect)
-    model = AllPairs(epsilon=epsilon, delta=1e-6, random_state=seed).fit(table, schema=SCHEMA)
+    model = AllPairs(epsilon=epsilon, delta=DELTA, random_state=seed).fit(table, schema=SCHEMA)
     several = model.sample(rows, multiple=TABLES, random_state=seed)
     ways: dict[str, Callable[[], dict[str, bool]]] = {
         "naive": lambda: naive(model.sample(rows, random_state=seed)),
@@ -168,6 +190,32 @@ def replicate(seed: int, epsilon: float, rows: int, *, effect: bool) -> dict[str
         "seed": seed, "epsilon": epsilon, "rows": rows, "effect": effect,
         "rejected": {name: way() for name, way in ways.items()},
     }  # fmt: skip
+
+
+def replicates_of(
+    peer: str, asked: list[tuple[int, float, bool]], rows: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the rejections of naive tests on the synthetic tables of another library."""
+    library, code = compare.ELSEWHERE[peer]
+    python = compare.environment(library)
+    with tempfile.TemporaryDirectory() as folder:
+        domain = Path(folder) / "domain.json"
+        domain.write_text(json.dumps(DOMAIN), "utf-8")
+        arguments = []
+        for place, (seed, epsilon, effect) in enumerate(asked):
+            private = drawn(rows, np.random.default_rng((seed, int(effect))), effect=effect)
+            private.to_csv(f"{folder}/{place}.csv", index=False)
+            budget = (epsilon, DELTA, compare.zcdp_rho(epsilon, DELTA))
+            files = (f"{folder}/{place}.csv", domain, f"{folder}/{place}-made.csv")
+            arguments.append([*map(str, files), *map(str, budget)])
+        command = EACH.format(code=compare.READ + code)
+        subprocess.run([python, "-c", command, json.dumps(arguments)], check=True)
+        for place, (seed, epsilon, effect) in enumerate(asked):
+            made = pd.read_csv(f"{folder}/{place}-made.csv")
+            yield {
+                "seed": seed, "epsilon": epsilon, "rows": rows, "effect": effect, "peer": peer,
+                "rejected": {peer: naive(made.dropna())},
+            }  # fmt: skip
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -184,7 +232,8 @@ def report(path: Path) -> str:
             for test, rejected in tests.items():
                 key = line["rows"], line["epsilon"], test, way, line["effect"]
                 counts[key].append(rejected)
-    ways = ("naive", "combined", "estimate", "private rows")
+    peers = dict.fromkeys(line["peer"] for line in lines(path) if "peer" in line)
+    ways = ("naive", "combined", "estimate", *peers, "private rows")
     head = "| rows | epsilon | test | " + " | ".join(ways) + " | replicates |"
     table = [head, "|" + "---|" * (len(ways) + 4)]
     for rows, epsilon, test in dict.fromkeys(key[:3] for key in sorted(counts)):
@@ -207,18 +256,37 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.5, 1.0])
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--replicates", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first replicate")
+    parser.add_argument("--peer", help="a method of compare.py, of another library")
     parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = {(x["seed"], x["epsilon"], x["rows"], x["effect"]) for x in lines(options.results)}
-    for seed in range(0 if options.report else options.replicates):
-        for epsilon in options.epsilon:
-            for effect in (False,) if seed % POWER_EVERY else (False, True):
-                if (seed, epsilon, options.rows, effect) not in done:
-                    line = replicate(seed, epsilon, options.rows, effect=effect)
-                    with options.results.open("a") as file:
-                        file.write(json.dumps(line) + "\n")
+    done = {
+        (x["seed"], x["epsilon"], x["effect"])
+        for x in lines(options.results)
+        if (x["rows"], x.get("peer")) == (options.rows, options.peer)
+    }
+    wanted = [
+        (seed, epsilon, effect)
+        for seed in range(options.first, 0 if options.report else options.replicates)
+        for epsilon in options.epsilon
+        for effect in ((False,) if seed % POWER_EVERY else (False, True))
+        if (seed, epsilon, effect) not in done
+    ]
+    for line in _tried(wanted, options.rows, options.peer):
+        with options.results.open("a") as file:
+            file.write(json.dumps(line) + "\n")
     print(report(options.results))
+
+
+def _tried(
+    wanted: list[tuple[int, float, bool]], rows: int, peer: str | None
+) -> Iterator[dict[str, Any]]:
+    """Yield a line for each replicate."""
+    if peer is None:
+        yield from (replicate(seed, e, rows, effect=effect) for seed, e, effect in wanted)
+    for start in range(0, len(wanted) if peer else 0, AT_ONCE):
+        yield from replicates_of(str(peer), wanted[start : start + AT_ONCE], rows)
 
 
 if __name__ == "__main__":

@@ -390,8 +390,12 @@ def _correct(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Complet
         for a, size in enumerate(sizes)
     ]
     observed = dict[Pair, tuple[Floats, Floats]]()
+    lacking = (missing > 0).any(axis=0) | masks.present
     for a, b in tables.tables:
         shape = sizes[a], sizes[b]
+        if not (lacking[a] or lacking[b]):
+            observed[a, b] = np.zeros(shape), np.ones(shape)
+            continue
         cells = cell_index(columns, (a, b), shape, len(rows))
         chances = masks.observed(rows, (a, b), missing)
         usual = np.outer(single[a][1], single[b][1])

@@ -604,7 +604,7 @@ class MissingnessModel(Record):
             slope = self.slopes.get(effect, np.zeros(table.shape)).ravel()
             if table.selective:
                 chance = np.where(level, missing[:, a], expit(logits))
-                observed = (1 - missing[:, effect[1:]]).prod(axis=1) * per_row
+                observed = per_row * np.asarray(math.prod(1 - missing[:, b] for b in effect[1:]))
                 step = _step(chance, cells[effect[1:]], observed, table, ridge, slope)
                 self.slopes[effect] = (slope + step).reshape(table.shape)
             else:

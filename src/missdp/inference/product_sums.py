@@ -31,6 +31,7 @@ Everything here is a function of released values and public facts.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
@@ -391,29 +392,31 @@ def number_covariances(
         a: float(marginals[a] @ (inside + np.square(mean))) - middle[a] ** 2
         for a, (mean, inside) in levels.items()
     }
-    has_missing = bool(missing_cells.any())
+    lacking: Flags = np.asarray(missing_cells.any(axis=0) | (chances > 0).any(axis=0))
 
-    def chance(pair: Pair) -> tuple[Floats, float]:
+    @functools.cache
+    def chance_of(a: int, b: int) -> tuple[Floats, float] | None:
         """Return the excess weight of each row, and the share of observed rows."""
-        if not has_missing:
-            return np.zeros(0), 1.0
-        observed = masks.observed(rows, pair, chances)
-        share = max(_MIN_CHANCE, 1 - float(missing_cells[:, pair].any(axis=1).mean()))
+        if not (lacking[a] or lacking[b]):
+            return None
+        observed = masks.observed(rows, (a, b), chances)
+        share = max(_MIN_CHANCE, 1 - float((missing_cells[:, a] | missing_cells[:, b]).mean()))
         return (1 - observed / max(_MIN_CHANCE, float(observed.mean()))) / len(rows), share
 
     by_level: dict[Pair, tuple[Floats, Floats]] = {}
     both: dict[Pair, tuple[float, float]] = {}
     for (a, c), (values, std) in moments.by_level.items():
-        excess_weight, share = chance((a, c))
-        size = len(marginals[c])
+        chance, size = chance_of(min(a, c), max(a, c)), len(marginals[c])
+        share = 1.0 if chance is None else chance[1]
         sums = values[:size] / share
-        if has_missing:
-            sums = sums + np.bincount(rows[:, c], excess_weight * z[a], size)
+        if chance is not None:
+            sums = sums + np.bincount(rows[:, c], chance[0] * z[a], size)
         sums = sums - marginals[c] * sums.sum()
         by_level[a, c] = sums, np.square(std[:size] / share)
     for (a, b), (product, noise) in moments.both.items():
-        excess_weight, share = chance((a, b))
-        excess = float(excess_weight @ (z[a] * z[b])) if has_missing else 0.0
+        chance = chance_of(a, b)
+        share = 1.0 if chance is None else chance[1]
+        excess = 0.0 if chance is None else float(chance[0] @ (z[a] * z[b]))
         both[a, b] = product / share + excess - middle[a] * middle[b], (noise / share) ** 2
     varying = {a: mean for a, (mean, _) in levels.items() if spread[a] > _MIN_SPREAD}
     return Numbers(varying, spread, by_level, both)
