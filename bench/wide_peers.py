@@ -25,7 +25,7 @@ import wide_tables
 RESULTS = Path(__file__).resolve().parent / "results" / "wide.json"
 PEERS = ("dpmm MST", "dpmm AIM", "mbi AIM", "SmartNoise MST", "SmartNoise AIM")
 PEER_COLUMNS, OUR_COLUMNS = (50, 100), (50, 100, 300, 842)
-LIMIT = 600  # CPU seconds of a fit
+LIMIT = 300  # CPU seconds of a fit
 NOT_APPLICABLE = "not applicable"
 SHOWN = {"one_way": "one-way", "strong": "strong pairs", "alone": "independent"}
 SHOWN |= {"violations": "rows that break rules", "cpu_s": "CPU s", "gb": "GB"}

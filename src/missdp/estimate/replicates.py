@@ -46,6 +46,9 @@ CLIPPED = 0.1
 
 _ROWS = 20_000  # rows of the model that represent the private rows
 _FEWER, _FEWER_IF_WIDE = 6_000, 3_000  # rows of the model from which draws are made
+# Rows and sweeps from which the missing cells of a draw are learned. A draw is near the release
+# and starts from its model, so that few are sufficient.
+_LEARN_FROM, _FEW_SWEEPS = 2_000, 4
 _MAX_TOGETHER = 40  # attributes up to which estimates take all missing values into account
 _UNSELECTED = (
     0.8  # error of a pair that was not selected: the mean size of its noise, in deviations
@@ -363,7 +366,8 @@ class Replicates:
         ordered = ordered_levels(self._model.modelled_, self._measured.levels)
         facts = ModelFacts(ordered=[ordered[a] for a in self.of])
         start = self._masks if has_missing else None
-        completion = complete_with_rows(tables, facts, drawn, start=start)
+        few = {} if rows == _ROWS else {"learn_from": _LEARN_FROM, "sweeps": _FEW_SWEEPS}
+        completion = complete_with_rows(tables, facts, drawn, start=start, **few)
         complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(completion.marginals)}
         for (i, j), excess in completion.pairs.items():
             complete_cells[i, j] = excess + np.outer(*(completion.marginals[k] for k in (i, j)))

@@ -184,6 +184,7 @@ def complete_with_rows(
     start: MissingnessModel | None = None,
     sweeps: int = _SWEEPS,
     first: bool = False,
+    learn_from: int | None = None,
 ) -> Completed:
     """Estimate tables of complete rows from noisy tables, with rows of a model of complete rows.
 
@@ -201,6 +202,8 @@ def complete_with_rows(
         Sweeps of learning that model.
     first : bool, default False
         Whether the rows are not yet corrected for selection. See `MissingnessModel.learn`.
+    learn_from : int, optional
+        Largest number of the rows from which that model is learned. By default all.
 
     Returns
     -------
@@ -218,7 +221,7 @@ def complete_with_rows(
         by_level = _rates_by_level(tables, masks.present)
         by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
         masks.learn(
-            rows,
+            rows[:: max(1, len(rows) // learn_from)] if learn_from else rows,
             tables.n_rows,
             by_level,
             both=_both_missing(tables),
