@@ -133,7 +133,7 @@ def _generated(_name, state):
 
 
 def _waves(_name, _state):
-    """Four answers in each of three interviews. Whoever misses an interview misses its answers."""
+    """Four answers in each of three interviews. A missed interview lacks all of its answers."""
     rng = np.random.default_rng(20261201)
     hidden, steady = rng.normal(size=(2, 4_000))
     facts, columns = {}, {}
