@@ -38,6 +38,7 @@ _FEW_ROWS = 4096  # rows that are drawn together at least
 _NEVER = 1e-30  # smallest probability
 _ROUNDS = 6  # largest number of rounds of calibration to a marginal
 _NEWTON = 100  # levels up to which calibration uses Newton steps
+_TINY = np.float32(1e-12)  # chance that does not count in the matrix of a Newton step
 _STEP = 2.0  # largest step of a logarithm in a round of calibration
 _RIDGE = 1e-3  # relative ridge of the Newton matrix
 _ROWS_ALIKE = 8  # smallest number of rows that agree on the sorting attributes
@@ -330,7 +331,8 @@ def _bias(chances: Singles, mean: Floats, marginal: Floats) -> Floats:
     if len(marginal) > _NEWTON:
         scaled: Floats = np.log(np.maximum(marginal, _NEVER) / np.maximum(mean, _NEVER))
         return np.clip(scaled, -_STEP, _STEP)
-    products = (chances @ chances.T).astype(np.float64)
+    large = np.where(chances > _TINY, chances, 0)  # products below the normal range are slow
+    products = (large @ large.T).astype(np.float64)
     curved = np.diag(mean) - products / chances.shape[1]
     curved[np.diag_indices_from(curved)] += _RIDGE * mean + _NEVER
     return np.clip(np.linalg.solve(curved, marginal - mean), -_STEP, _STEP)
