@@ -366,8 +366,12 @@ class Replicates:
         ordered = ordered_levels(self._model.modelled_, self._measured.levels)
         facts = ModelFacts(ordered=[ordered[a] for a in self.of])
         start = self._masks if has_missing else None
-        few = {} if rows == _ROWS else {"learn_from": _LEARN_FROM, "sweeps": _FEW_SWEEPS}
-        completion = complete_with_rows(tables, facts, drawn, start=start, **few)
+        if rows == _ROWS:
+            completion = complete_with_rows(tables, facts, drawn, start=start)
+        else:
+            completion = complete_with_rows(
+                tables, facts, drawn, start=start, learn_from=_LEARN_FROM, sweeps=_FEW_SWEEPS
+            )
         complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(completion.marginals)}
         for (i, j), excess in completion.pairs.items():
             complete_cells[i, j] = excess + np.outer(*(completion.marginals[k] for k in (i, j)))
