@@ -79,13 +79,10 @@ class ReleasedTables:
     hardly_observed: dict[int, float]  # by attribute, share of rows without observed values
     flags: tuple[str, ...]
 
-    def __init__(
-        self, replicates: Replicates, model: Synthesizer, cliques: Sequence[Clique], draws: int
-    ) -> None:
+    def __init__(self, replicates: Replicates, model: Synthesizer, draws: int) -> None:
         self._replicates, self._rng = replicates, np.random.default_rng(2)  # public: any seed does
-        singles = {(a,): None for clique in cliques for a in clique}
-        self._cliques = [*singles, *(c for c in cliques if len(c) > 1)]
-        self._exact = self._among(replicates.point())
+        self._cliques, self._exact = replicates.cliques, replicates.point()
+        singles = [clique for clique in self._cliques if len(clique) == 1]
         marginals = {a: self._declared((a,), self._exact.cells[a,]) for (a,) in singles}
         self.within = {
             a: replicates.within_bins(a, marginal)
@@ -96,9 +93,9 @@ class ReleasedTables:
         self._slopes = {a: self._slopes_of(a, marginals[a], draw) for a, draw in even.items()}
         self.noise, self.sampled, self.complete = [], [], []
         for weights, noisy, drawn in replicates.draws(draws):
-            self._add_draw(weights, self._among(noisy), self._among(drawn))
+            self._add_draw(weights, replicates.completed(noisy), replicates.completed(drawn))
         self.point = self._tables(self._exact, even)
-        self.observed = self._tables(self._among(replicates.observed()), even)
+        self.observed = self._tables(replicates.observed(), even)
         extremes = {a: x.extreme[0] for a, x in self.within.items() if x.extreme}
         self.extremes = {a: self._tables(self._exact, even | {a: x}) for a, x in extremes.items()}
         is_weighted = model.fitted_.size is not None and model.fitted_.size.weight is not None
@@ -121,9 +118,6 @@ class ReleasedTables:
                 chance = chance.take(groups, axis=axis)
             chances[clique] = np.moveaxis(chance, clique.index(at), 0)[:codes]
         return chances
-
-    def _among(self, statistics: Statistics) -> Statistics:
-        return self._replicates.among(statistics, self._cliques)
 
     def _slopes_of(self, at: int, marginal: Floats, draw: WithinBinDraw) -> WithinBinSlopes:
         points, home = self.within[at].tails.appended_to(self.within[at].points)
@@ -212,7 +206,7 @@ def released_tables(
             cache[()] = Replicates(model)
         for oldest in [key for key in cache if key][: max(0, len(cache) - _CACHED)]:
             del cache[oldest]
-        cache[places, draws] = ReleasedTables(cache[()].about(places), model, places, draws)
+        cache[places, draws] = ReleasedTables(cache[()].about(places), model, draws)
     result: ReleasedTables = cache[places, draws]
     return result
 

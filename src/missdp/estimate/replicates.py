@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple, Self
 
@@ -20,15 +19,15 @@ import numpy as np
 
 from missdp.estimate.within_bins import ReleasedSums, WithinBins
 from missdp.inference.completion import (
-    Completed,
-    ModelFacts,
+    CorrectedTables,
     PairTables,
     complete_marginals,
-    complete_with_rows,
+    learn_masks,
 )
+from missdp.inference.missingness import MissingnessModel
 from missdp.inference.product_sums import ClippingBias, NumberMoments, number_covariances
 from missdp.synth import AIM, MST, AllPairs
-from missdp.synth.learn_pairs import PairRelease, ordered_levels
+from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.numeric_scores import draw_fine_codes
 from missdp.synth.uncertain import add_noise, weighted_counts
 from missdp.types import Clique, Floats, Ints
@@ -71,7 +70,20 @@ class Statistics(NamedTuple):
     missing: Cells
 
 
-Draw = tuple[Floats, Statistics, Statistics]
+class Observed(NamedTuple):
+    """Tables of observed values, as they were released or drawn, "missing" as a last level.
+
+    * ``cells``: Tables, and sums of standardised numbers.
+    * ``for_rates``: Tables from which missing shares follow. A draw of noise has others for them.
+    * ``masks``: The model of missing cells that these tables determine.
+    """
+
+    cells: Cells
+    for_rates: Cells
+    masks: MissingnessModel
+
+
+Draw = tuple[Floats, Observed, Observed]
 
 
 def axes_of(clique: Clique) -> Clique:
@@ -89,16 +101,43 @@ def is_within(clique: Clique, measured: Iterable[Clique]) -> bool:
     return len(clique) < 2 or any({*clique} <= {*one} for one in measured)
 
 
-def _with_weights(cells: Cells, rows: Ints, z: Mapping[int, Floats], weights: Floats) -> Cells:
-    """Return tables with additional weight on each row."""
-    weighted_cells = {}
-    for clique, table in cells.items():
-        weighted = math.prod((z[~a] for a in clique if a < 0), start=weights)
-        axes = axes_of(clique)
-        weighted_cells[clique] = table + (
-            weighted_counts(rows, axes, table.shape, weighted) if axes else weighted.sum()
-        )
-    return weighted_cells
+class WeightedRows:
+    """Rows that are counted with many weights, so that their cells are found once.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+        Codes. A code beyond the shape of a table is not counted.
+    z : mapping of int to ndarray of float64, shape (n,)
+        The standardised numbers of the rows, by attribute.
+    """
+
+    def __init__(self, rows: Ints, z: Mapping[int, Floats]) -> None:
+        self._columns, self._z = np.ascontiguousarray(rows.T), z
+        self._cells: dict[tuple[Clique, tuple[int, ...]], Ints] = {}
+
+    def added_to(self, cells: Cells, weights: Floats) -> Cells:
+        """Return tables with additional weight on each row."""
+        return {
+            clique: table + self._counts(clique, table, weights) for clique, table in cells.items()
+        }
+
+    def _counts(self, clique: Clique, table: Floats, weights: Floats) -> Floats:
+        weighted = math.prod((self._z[~a] for a in clique if a < 0), start=weights)
+        axes, size = axes_of(clique), table.size
+        if not axes:
+            return np.asarray(weighted.sum())
+        if (axes, table.shape) not in self._cells:
+            self._cells[axes, table.shape] = self._in_flat_table(axes, table.shape)
+        counts = np.bincount(self._cells[axes, table.shape], weighted, size + 1)
+        return np.asarray(counts[:size].reshape(table.shape), dtype=np.float64)
+
+    def _in_flat_table(self, axes: Clique, shape: tuple[int, ...]) -> Ints:
+        """Return the position of the cell of each row, the last one if it is outside."""
+        columns = [self._columns[a] for a in axes]
+        inside = np.all([c < size for c, size in zip(columns, shape, strict=True)], axis=0)
+        within = tuple(np.where(inside, column, 0) for column in columns)
+        return np.where(inside, np.ravel_multi_index(within, shape), math.prod(shape))
 
 
 class Replicates:
@@ -135,6 +174,7 @@ class Replicates:
         self._z = {
             a: number.z[fine_codes[:, a]] for a, number in self._measured.numeric_scores.items()
         }
+        self._complete_rows = WeightedRows(self._rows[: self._fewer], self._z)
         self.of = [*range(len(self.levels))]
         if not self.is_wide:
             self._restrict(self.of)
@@ -162,10 +202,13 @@ class Replicates:
             some._restrict(self.of)
         elif measured.products is not None and not self._masks.present.any():
             some._restrict(sorted({a for clique in cliques for a in clique}))
+        some._select(cliques)
         return some
 
     def _restrict(self, of: list[int]) -> None:
-        self._shared: dict[int, list[Draw]] = {}  # draws of further questions on the same tables
+        # Tables with their models of missing cells, for further questions on the same tables.
+        self._shared: dict[int, list[Draw]] = {}
+        self._shared_release: list[Observed] = []
         release, bias = self._measured.restricted_to(of), self._bias
         if bias is not None:
             pairs = {(i, j): (of[i], of[j]) for i, j in combinations(range(len(of)), 2)}
@@ -187,6 +230,12 @@ class Replicates:
             for (a, b), (mean, std) in moments.both.items()
         }
         self._numbers = {i: a for i, a in enumerate(of) if a in self._z}
+        is_missing = self._absent[: self._fewer]
+        z = {i: np.where(is_missing[:, a], 0.0, self._z[a]) for i, a in self._numbers.items()}
+        self._observed_rows = WeightedRows(self._observed[:, of], z)
+        sums = {c: table for c, (table, _) in self._moments.items()}
+        # The tables as they were released, "missing" as a last level.
+        self._released = self._cells_of(self._tables, sums, release.higher_order)
 
     def _take_from_model(self, clique: Clique) -> None:
         """Add a marginal of the model, which was not selected for a measurement.
@@ -206,11 +255,11 @@ class Replicates:
         )
 
     def draws(self, number: int) -> Iterable[Draw]:
-        """Return random weights of rows, statistics with other noise, and with these weights.
+        """Return random weights of rows, tables with other noise, and tables with these weights.
 
         Draws of all attributes serve every question. They are kept unless they are large.
         """
-        cells = sum(table.size for table in self._released.cells.values())
+        cells = sum(table.size for table in self._released.values())
         if 2 * 8 * cells * number > _MAX_SHARED:
             return self._new_draws(number)
         if number not in self._shared:
@@ -253,60 +302,65 @@ class Replicates:
 
     def point(self) -> Statistics:
         """Return the statistics that were released, completed for missing values."""
-        return self._completed(self._released, _ROWS)
+        if not self._shared_release:
+            masks = self._learned(self._released, rows=_ROWS, learn_from=_ROWS)
+            self._shared_release.append(Observed(self._released, self._released, masks))
+        return self.completed(self._shared_release[0], rows=_ROWS)
 
     def observed(self) -> Statistics:
         """Return the statistics with observed values taken for all."""
-        sizes, released = self._tables.sizes, self._released
-        cells = {
-            c: table[tuple(slice(sizes[i]) for i in axes_of(c))]
-            for c, table in released.cells.items()
-        }
+        sizes, cells = self._tables.sizes, dict[Clique, Floats]()
+        for c in self._wanted:
+            cells[c] = self._released[c][tuple(slice(sizes[i]) for i in axes_of(c))]
+        # Sums come last, and are divided by the share of the rows that their tables have.
         shares = {c: float(table.sum()) for c, table in cells.items()}
         cells = {c: table / shares[attributes_of(c)] for c, table in cells.items()}
-        return Statistics(cells, released.missing)
-
-    def among(self, statistics: Statistics, cliques: Collection[Clique]) -> Statistics:
-        """Return the statistics of some sets of attributes, by positions in the table."""
-
-        def chosen(cells: Cells) -> dict[Clique, Floats]:
-            named = {
-                tuple(self.of[i] if i >= 0 else ~self.of[~i] for i in c): table
-                for c, table in cells.items()
-            }
-            return {c: table for c, table in named.items() if attributes_of(c) in cliques}
-
-        tables = {}
-        for clique in cliques:  # each of them, or a sum over a larger one
-            places = tuple(map(self.of.index, clique))
-            larger = min((c for c in statistics.cells if {*places} <= {*c}), key=len)
-            others = tuple(axis for axis, i in enumerate(larger) if i not in places)
-            tables[clique] = statistics.cells[larger].sum(axis=others)
-        return Statistics(tables | chosen(statistics.cells), chosen(statistics.missing))
+        return self._in_table(cells, self._missing(self._released))
 
     def with_rows(self, statistics: Statistics, weights: Floats) -> Statistics:
-        """Return statistics by positions in the table with additional weight on each row."""
-        cells = _with_weights(statistics.cells, self._rows[: self._fewer], self._z, weights)
+        """Return statistics of complete rows with additional weight on each row."""
+        cells = self._complete_rows.added_to(statistics.cells, weights)
         return Statistics(cells, statistics.missing)
 
-    @cached_property
-    def _released(self) -> Statistics:
-        """The statistics as they were released, "missing" as a last level."""
-        sums: dict[Clique, Floats] = {c: table for c, (table, _) in self._moments.items()}
-        return self._statistics(self._tables, sums, self.release.higher_order)
+    def _select(self, cliques: Iterable[Clique]) -> None:
+        """Choose tables and sums that answer sets of attributes: own ones, or of larger sets."""
+        singles = {(a,): None for clique in cliques for a in clique}
+        self.cliques = [*singles, *(c for c in cliques if len(c) > 1)]
+        self._sources, released = dict[Clique, Clique](), self._released
+        for clique in self.cliques:
+            places = {*map(self.of.index, clique)}
+            self._sources[clique] = min((c for c in released if places <= {*c}), key=len)
+        own = {tuple(map(self.of.index, clique)) for clique in self.cliques}
+        about = [c for c in released if attributes_of(c) in own]
+        self._wanted = [*dict.fromkeys([*self._sources.values(), *about])]
 
-    def _statistics(
+    def _in_table(self, cells: Cells, missing: Cells) -> Statistics:
+        """Return statistics of the chosen sets of attributes, by positions in the table."""
+
+        def named(c: Clique) -> Clique:
+            return tuple(self.of[i] if i >= 0 else ~self.of[~i] for i in c)
+
+        tables = {}
+        for clique, source in self._sources.items():
+            own = {*map(self.of.index, clique)}
+            others = tuple(axis for axis, i in enumerate(source) if i not in own)
+            tables[clique] = cells[source].sum(axis=others)
+        sums = {named(c): table for c, table in cells.items() if min(c) < 0}
+        return Statistics(tables | sums, {named(c): table for c, table in missing.items()})
+
+    def _cells_of(
         self, tables: PairTables, sums: Cells, higher_order: Mapping[Clique, Floats]
-    ) -> Statistics:
+    ) -> Cells:
         cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(tables.marginals)}
         cells |= {**tables.tables} | {c: t / self.n_rows for c, t in higher_order.items()}
-        return Statistics({**cells, **sums}, self._missing(cells))
+        return {**cells, **sums}
 
     def _missing(self, cells: Cells) -> Cells:
         """Return the missing shares of each attribute, by itself and at levels of others."""
         missing: dict[Clique, Floats] = {}
-        for clique, table in cells.items():
-            for axis, i in enumerate(clique if len(clique) < 3 and min(clique) >= 0 else ()):
+        for clique in (c for c in self._wanted if len(c) < 3 and min(c) >= 0):
+            table = cells[clique]
+            for axis, i in enumerate(clique):
                 others, size = clique[:axis] + clique[axis + 1 :], self._tables.sizes[i]
                 if table.shape[axis] > size:
                     rows = np.moveaxis(table, axis, 0)
@@ -315,8 +369,8 @@ class Replicates:
                     missing[i, *others] = np.stack([rows[size], applicable])
         return missing
 
-    def _noisy(self, rng: np.random.Generator) -> Statistics:
-        """Return statistics with other noise."""
+    def _noisy(self, rng: np.random.Generator) -> Observed:
+        """Return tables with other noise."""
         again, for_rates = self.release.redraw_noise(rng), rng.spawn(1)[0]
         sums = {
             c: table + std * rng.normal(size=table.shape)
@@ -331,10 +385,10 @@ class Replicates:
             m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
             for m, std in zip(self._tables.marginals, self.release.marginal_stds, strict=True)
         )
-        missing = self._statistics(replace(tables, marginals=rates), {}, {}).missing
+        with_rates = self._cells_of(replace(tables, marginals=rates), {}, {})
         tables = replace(tables, marginals=self._restore(tables.marginals, rng))
-        noisy = self._statistics(tables, sums, again.higher_order)
-        return self._completed(Statistics(noisy.cells, missing))
+        cells = self._cells_of(tables, sums, again.higher_order)
+        return Observed(cells, with_rates, self._learned(cells))
 
     def _restore(self, marginals: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
         """Return marginals with another error of the rows that clipping removed."""
@@ -347,53 +401,64 @@ class Replicates:
         positive = [np.maximum(marginal, 0.0) for marginal in noisy]
         return tuple(marginal / marginal.sum() for marginal in positive)
 
-    def _resampled(self, weights: Floats) -> Statistics:
-        """Return statistics with additional weight on each row, missing values included."""
-        is_missing = self._absent[: self._fewer]
-        z = {i: np.where(is_missing[:, a], 0.0, self._z[a]) for i, a in self._numbers.items()}
-        cells = _with_weights(self._released.cells, self._observed[:, self.of], z, weights)
-        return self._completed(Statistics(cells, self._missing(cells)))
+    def _resampled(self, weights: Floats) -> Observed:
+        """Return tables with additional weight on each row, missing values included."""
+        cells = self._observed_rows.added_to(self._released, weights)
+        return Observed(cells, cells, self._learned(cells))
 
-    def _completed(self, observed: Statistics, rows: int = _FEWER) -> Statistics:
-        """Return statistics of complete rows, from statistics of observed values."""
-        cells, tables, has_missing = observed.cells, self._tables, bool(self._masks.present.any())
-        drawn = self._rows[:rows, self.of]
-        tables = replace(
-            tables,
-            marginals=tuple(cells[i,] for i in range(len(self.of))),
-            tables={pair: cells[pair] for pair in tables.tables},
-        )
-        ordered = ordered_levels(self._model.modelled_, self._measured.levels)
-        facts = ModelFacts(ordered=[ordered[a] for a in self.of])
-        start = self._masks if has_missing else None
-        if rows == _ROWS:
-            completion = complete_with_rows(tables, facts, drawn, start=start)
-        else:
-            completion = complete_with_rows(
-                tables, facts, drawn, start=start, learn_from=_LEARN_FROM, sweeps=_FEW_SWEEPS
-            )
-        complete_cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(completion.marginals)}
-        for (i, j), excess in completion.pairs.items():
-            complete_cells[i, j] = excess + np.outer(*(completion.marginals[k] for k in (i, j)))
-        larger = {c: self.n_rows * table for c, table in cells.items() if len(c) > 2}
-        complete_cells |= complete_marginals(
-            larger, {}, completion.masks, drawn, tables.sizes, shrink=False
-        )
-        return Statistics(
-            {**complete_cells, **self._sums_of_all(cells, completion, drawn)}, observed.missing
-        )
+    def _pair_tables(self, cells: Cells) -> PairTables:
+        """Return the released tables with other shares."""
+        marginals = tuple(cells[i,] for i in range(len(self.of)))
+        pairs = {pair: cells[pair] for pair in self._tables.tables}
+        return replace(self._tables, marginals=marginals, tables=pairs)
 
-    def _sums_of_all(self, observed: Cells, completion: Completed, rows: Ints) -> Cells:
+    def _learned(
+        self, cells: Cells, *, rows: int = _FEWER, learn_from: int = _LEARN_FROM
+    ) -> MissingnessModel:
+        """Return the model of missing cells that tables of observed values determine."""
+        drawn, tables = self._rows[:rows, self.of], self._pair_tables(cells)
+        if learn_from == _ROWS:
+            return learn_masks(tables, drawn, start=self._masks)
+        some = drawn[:: max(1, len(drawn) // learn_from)]
+        return learn_masks(tables, some, start=self._masks, sweeps=_FEW_SWEEPS)
+
+    def completed(self, observed: Observed, *, rows: int = _FEWER) -> Statistics:
+        """Return statistics of complete rows, from tables of observed values."""
+        drawn, masks = self._rows[:rows, self.of], observed.masks
+        some = drawn if masks.present.any() else drawn[:0]
+        corrected = CorrectedTables(self._pair_tables(observed.cells), some, masks)
+        cells, larger = dict[Clique, Floats](), dict[Clique, Floats]()
+        for clique in (c for c in self._wanted if min(c) >= 0):
+            if len(clique) == 1:
+                cells[clique] = corrected.marginal(clique[0])
+            elif len(clique) == 2:
+                i, j = clique
+                product = np.outer(corrected.marginal(i), corrected.marginal(j))
+                cells[clique] = corrected.excess((i, j)) + product
+            else:
+                larger[clique] = self.n_rows * observed.cells[clique]
+        sizes = self._tables.sizes
+        cells |= complete_marginals(larger, {}, masks, drawn, sizes, shrink=False)
+        sums = self._complete_sums(observed, cells, drawn)
+        return self._in_table({**cells, **sums}, self._missing(observed.for_rates))
+
+    def _complete_sums(self, observed: Observed, complete: Cells, rows: Ints) -> Cells:
         """Return sums of standardised numbers over complete rows: see `number_covariances`."""
-        sums = {c: (observed[c], std) for c, (_, std) in self._moments.items()}
+        wanted = [c for c in self._wanted if min(c) < 0]
+        if not wanted:
+            return {}
+        sums = {c: (observed.cells[c], self._moments[c][1]) for c in wanted}
         by_level = {(~a, c): pair for (a, c), pair in sums.items() if c >= 0}
         both: Any = {(~a, ~b): pair for (a, b), pair in sums.items() if b < 0}
-        if not sums:
-            return {}
-        levels = {i: self._measured.numeric_scores[a].levels for i, a in self._numbers.items()}
-        marginals, is_missing = completion.marginals, self._absent[: len(rows), self.of]
-        moments = NumberMoments({}, {}, by_level, both)
-        centred = number_covariances(moments, levels, marginals, rows, is_missing, completion.masks)
+        numbers = {a for pair in by_level for a in pair[:1]} | {a for pair in both for a in pair}
+        scores = self._measured.numeric_scores
+        levels = {i: scores[a].levels for i, a in self._numbers.items() if i in numbers}
+        marginals = {i: complete[i,] for c in wanted for i in attributes_of(c)}
+        moments, is_missing = (
+            NumberMoments({}, {}, by_level, both),
+            self._absent[: len(rows), self.of],
+        )
+        centred = number_covariances(moments, levels, marginals, rows, is_missing, observed.masks)
         mean = {i: float(marginals[i] @ level) for i, (level, _) in levels.items()}
         cells = {(~a, c): x + mean[a] * marginals[c] for (a, c), (x, _) in centred.by_level.items()}
         products = {(~a, ~b): x + mean[a] * mean[b] for (a, b), (x, _) in centred.both.items()}

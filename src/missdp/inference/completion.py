@@ -184,7 +184,6 @@ def complete_with_rows(
     start: MissingnessModel | None = None,
     sweeps: int = _SWEEPS,
     first: bool = False,
-    learn_from: int | None = None,
 ) -> Completed:
     """Estimate tables of complete rows from noisy tables, with rows of a model of complete rows.
 
@@ -202,34 +201,66 @@ def complete_with_rows(
         Sweeps of learning that model.
     first : bool, default False
         Whether the rows are not yet corrected for selection. See `MissingnessModel.learn`.
-    learn_from : int, optional
-        Largest number of the rows from which that model is learned. By default all.
 
     Returns
     -------
     Completed
         Released values.
     """
-    rates = np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE)
     if start is None:
+        rates = np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE)
         masks = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
     else:
-        masks = start.copied(rates)
-    if start is None or not masks.present.any():
-        rows = rows[:0]
-    else:
+        masks = learn_masks(tables, rows, start=start, sweeps=sweeps, first=first)
+    some = rows if start is not None and masks.present.any() else rows[:0]
+    corrected = CorrectedTables(tables, some, masks)
+    completed = Completed(
+        tuple(corrected.marginal(a) for a in range(len(tables.sizes))),
+        {pair: corrected.excess(pair) for pair in tables.tables},
+        {pair: corrected.variance(pair) for pair in tables.tables},
+        masks,
+        tables.n_rows,
+    )
+    return _with_implied(completed, facts.allowed)
+
+
+def learn_masks(
+    tables: PairTables,
+    rows: Ints,
+    *,
+    start: MissingnessModel,
+    sweeps: int = _SWEEPS,
+    first: bool = False,
+) -> MissingnessModel:
+    """Return the model of missing cells that noisy tables and rows of a model determine.
+
+    Parameters
+    ----------
+    tables : PairTables
+        The noisy tables.
+    rows : ndarray of int64, shape (n, d)
+        Rows of a model of complete rows.
+    start : MissingnessModel
+        The initial model, which does not change.
+    sweeps : int, default 11
+        Sweeps of learning.
+    first : bool, default False
+        Whether the rows are not yet corrected for selection. See `MissingnessModel.learn`.
+
+    Returns
+    -------
+    MissingnessModel
+        Released values.
+    """
+    masks = start.copied(np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE))
+    if masks.present.any():
         by_level = _rates_by_level(tables, masks.present)
         by_level |= {e: s for e, s in tables.missing_by_two.items() if masks.present[e[0]]}
+        both = _both_missing(tables)
         masks.learn(
-            rows[:: max(1, len(rows) // learn_from)] if learn_from else rows,
-            tables.n_rows,
-            by_level,
-            both=_both_missing(tables),
-            ridge=_RIDGE,
-            sweeps=sweeps,
-            start=first,
+            rows, tables.n_rows, by_level, both=both, ridge=_RIDGE, sweeps=sweeps, start=first
         )
-    return _with_implied(_correct(tables, rows, masks), facts.allowed)
+    return masks
 
 
 def _with_implied(completed: Completed, allowed: Mapping[Pair, Flags]) -> Completed:
@@ -385,34 +416,83 @@ def _both_missing(tables: PairTables) -> dict[tuple[int, int], tuple[float, floa
     return counts
 
 
-def _correct(tables: PairTables, rows: Ints, masks: MissingnessModel) -> Completed:
-    """Divide observed values by the chance of being observed."""
-    missing, sizes, columns = masks.missing(rows), tables.sizes, np.ascontiguousarray(rows.T)
-    single = [
-        _chance_observed(columns[a], 1 - missing[:, a], 1 - masks.rates[a], (size,))
-        for a, size in enumerate(sizes)
-    ]
-    observed = dict[Pair, tuple[Floats, Floats]]()
-    lacking = (missing > 0).any(axis=0) | masks.present
-    for a, b in tables.tables:
-        shape = sizes[a], sizes[b]
-        if not (lacking[a] or lacking[b]):
-            observed[a, b] = np.zeros(shape), np.ones(shape)
-            continue
-        cells = cell_index(columns, (a, b), shape, len(rows))
-        chances = masks.observed(rows, (a, b), missing)
-        usual = np.outer(single[a][1], single[b][1])
-        observed[a, b] = _chance_observed(cells, chances, usual, shape)
-    chances_of_pairs = {pair: chance for pair, (_, chance) in observed.items()}
-    marginals = _complete_marginals_of(tables, single, chances_of_pairs)
-    pairs, variances = {}, {}
-    for (a, b), (model, chance) in observed.items():
-        table, (one, other) = tables.tables[a, b], chance.shape
-        shares = _complete_shares(table[:one, :other], chance, model, _MIN_DIVISOR)
-        pairs[a, b] = centred(shares - _independent(shares, chance, tables, (a, b), marginals))
-        noise = tables.variances[a, b][:one, :other] / chance**2
-        variances[a, b] = np.maximum(noise, _MIN_VARIANCE)
-    return Completed(tuple(marginals), pairs, variances, masks, tables.n_rows)
+class CorrectedTables:
+    """Tables of complete rows: observed shares, divided by their chance of being observed.
+
+    A table is computed when it is asked for, since most questions need few tables.
+
+    Parameters
+    ----------
+    tables : PairTables
+        The noisy tables.
+    rows : ndarray of int64, shape (n, d)
+        Rows of a model of complete rows.
+    masks : MissingnessModel
+        The model of missing cells.
+    """
+
+    def __init__(self, tables: PairTables, rows: Ints, masks: MissingnessModel) -> None:
+        self._tables, self._masks, self._rows = tables, masks, rows
+        self._columns, self._missing = np.ascontiguousarray(rows.T), masks.missing(rows)
+        self._is_lacking = (self._missing > 0).any(axis=0) | masks.present
+        self._single = [
+            _chance_observed(self._columns[a], 1 - self._missing[:, a], 1 - masks.rates[a], (size,))
+            for a, size in enumerate(tables.sizes)
+        ]
+        self._marginals, self._observed = dict[int, Floats](), dict[Pair, tuple[Floats, Floats]]()
+        self._pairs_of: dict[int, list[Pair]] = {a: [] for a in range(len(tables.sizes))}
+        for pair in tables.tables:
+            for a in pair:
+                self._pairs_of[a].append(pair)
+
+    def marginal(self, a: int) -> Floats:
+        """Return the marginal of complete rows of an attribute, shape ``(size,)``.
+
+        The model's rows determine the chance that a level is observed, and the quotient by this
+        chance determines the share of the level in the next model. If a model replaces most cells
+        of a pair, these quotients would oscillate with growing amplitude. So the model replaces a
+        part of these levels, too.
+        """
+        if a not in self._marginals:
+            model, chance = self._single[a]
+            is_low = np.zeros(len(model), dtype=bool)
+            for pair in self._pairs_of[a]:
+                is_low |= (self._of_pair(pair)[1] < _MIN_DIVISOR).any(axis=1 - pair.index(a))
+            enough = np.where(is_low, _STEADY_DIVISOR, 0.0)
+            observed = self._tables.marginals[a][: len(model)]
+            shares = np.maximum(_complete_shares(observed, chance, model, enough), _MIN_SHARE)
+            self._marginals[a] = shares / shares.sum()
+        return self._marginals[a]
+
+    def excess(self, pair: Pair) -> Floats:
+        """Return the table of complete rows of a pair, less the product of its marginals."""
+        model, chance = self._of_pair(pair)
+        table = self._tables.tables[pair][: len(chance), : chance.shape[1]]
+        shares = _complete_shares(table, chance, model, _MIN_DIVISOR)
+        marginals = [self.marginal(a) for a in pair]
+        noise = self._tables.variances[pair]
+        return centred(shares - _independent(shares, chance, noise, marginals))
+
+    def variance(self, pair: Pair) -> Floats:
+        """Return the variance of the noise of each cell of a pair."""
+        chance = self._of_pair(pair)[1]
+        noise = self._tables.variances[pair][: len(chance), : chance.shape[1]]
+        return np.maximum(noise / chance**2, _MIN_VARIANCE)
+
+    def _of_pair(self, pair: Pair) -> tuple[Floats, Floats]:
+        """Return the shares of the model's rows in each cell, and their chance to be observed."""
+        if pair not in self._observed:
+            self._observed[pair] = self._new_pair(*pair)
+        return self._observed[pair]
+
+    def _new_pair(self, a: int, b: int) -> tuple[Floats, Floats]:
+        shape = self._tables.sizes[a], self._tables.sizes[b]
+        if not (self._is_lacking[a] or self._is_lacking[b]):
+            return np.zeros(shape), np.ones(shape)
+        cells = cell_index(self._columns, (a, b), shape, len(self._rows))
+        chances = self._masks.observed(self._rows, (a, b), self._missing)
+        usual = np.outer(self._single[a][1], self._single[b][1])
+        return _chance_observed(cells, chances, usual, shape)
 
 
 def _chance_observed(
@@ -443,29 +523,6 @@ def _chance_observed(
     return number / max(1, len(cells)), chance
 
 
-def _complete_marginals_of(
-    tables: PairTables, single: list[tuple[Floats, Floats]], chances: Mapping[Pair, Floats]
-) -> list[Floats]:
-    """Return the marginals of complete rows.
-
-    The model's rows determine the chance that a level is observed, and the quotient by this chance
-    determines the share of the level in the next model. If a model replaces most cells of a pair,
-    these quotients would oscillate with growing amplitude. So the model replaces a part of these
-    levels, too.
-    """
-    hardly = [np.zeros(size, dtype=bool) for size in tables.sizes]
-    for (a, b), chance in chances.items():
-        hardly[a] |= (chance < _MIN_DIVISOR).any(axis=1)
-        hardly[b] |= (chance < _MIN_DIVISOR).any(axis=0)
-    marginals = []
-    for observed, (model, chance), few in zip(tables.marginals, single, hardly, strict=True):
-        enough = np.where(few, _STEADY_DIVISOR, 0.0)
-        shares = _complete_shares(observed[: len(model)], chance, model, enough)
-        shares = np.maximum(shares, _MIN_SHARE)
-        marginals.append(shares / shares.sum())
-    return marginals
-
-
 def _complete_shares(
     observed: Floats, chance: Floats, model: Floats, enough: float | Floats
 ) -> Floats:
@@ -480,28 +537,28 @@ def _complete_shares(
 
 
 def _independent(
-    shares: Floats, chance: Floats, tables: PairTables, pair: Pair, marginals: Sequence[Floats]
+    shares: Floats, chance: Floats, noise: Floats, marginals: Sequence[Floats]
 ) -> Floats:
     """Return the table of a pair of independent attributes with the marginals of this table.
 
     If values are missing, these marginals contain the noise of missing cells. The product of the
     marginals subtracts this noise from the cells, except for a product of two errors. With few rows
     this product is too large. It is used as far as the marginals differ from the released ones by
-    more than noise.
+    more than noise. ``noise`` has the variances of all released cells of the pair.
     """
-    noise, (rows, columns) = tables.variances[pair], shares.shape
-    row_noise = noise[:rows, columns:].sum(axis=1) / np.square(chance.mean(axis=1))
-    column_noise = noise[rows:, :columns].sum(axis=0) / np.square(chance.mean(axis=0))
+    rows, columns = shares.shape
+    sums, other_sums = shares.sum(axis=1), shares.sum(axis=0)
+    row_noise = noise[:rows, columns:].sum(axis=1) / np.square(chance.sum(axis=1) / columns)
+    column_noise = noise[rows:, :columns].sum(axis=0) / np.square(chance.sum(axis=0) / rows)
     if max(row_noise.sum(), column_noise.sum()) < _QUIET_STD**2:
-        total = max(_MIN_CHANCE, float(shares.sum()))
-        return np.asarray(np.outer(shares.sum(axis=1), shares.sum(axis=0)) / total)
-    one, other = (marginals[a] for a in pair)
+        return np.asarray(np.outer(sums, other_sums) / max(_MIN_CHANCE, float(shares.sum())))
+    one, other = marginals
 
     def linear(off: Floats, off_other: Floats) -> Floats:
         same = (1 - off.sum()) * np.outer(one, other)
         return np.asarray(same + np.outer(off, other) + np.outer(one, off_other))
 
-    off, off_other = shares.sum(axis=1) - one, shares.sum(axis=0) - other
+    off, off_other = sums - one, other_sums - other
     ends = (
         np.maximum(one + _more_than_noise(off, row_noise), 0.0),
         np.maximum(other + _more_than_noise(off_other, column_noise), 0.0),

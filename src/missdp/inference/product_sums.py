@@ -358,7 +358,7 @@ class Numbers:
 def number_covariances(
     moments: NumberMoments,
     levels: Mapping[int, tuple[Floats, Floats]],
-    marginals: Sequence[Floats],
+    marginals: Sequence[Floats] | Mapping[int, Floats],
     rows: Ints,
     missing_cells: Flags,
     masks: MissingnessModel,
@@ -371,8 +371,8 @@ def number_covariances(
         Released moments.
     levels : mapping of int to (ndarray, ndarray)
         Mean and variance of ``z`` at each level of an attribute that is a number.
-    marginals : sequence of ndarray
-        One-way marginals of complete rows.
+    marginals : sequence or mapping of ndarray
+        One-way marginals of complete rows, by attribute.
     rows : ndarray of int64, shape (n, d)
         Rows of a model of complete rows, which determine the chances of missing cells.
     missing_cells : ndarray of bool, shape (n, d)
