@@ -93,7 +93,8 @@ class ReleasedTables:
         self._slopes = {a: self._slopes_of(a, marginals[a], draw) for a, draw in even.items()}
         self.noise, self.sampled, self.complete = [], [], []
         for weights, noisy, drawn in replicates.draws(draws):
-            self._add_draw(weights, replicates.completed(noisy), replicates.completed(drawn))
+            other_rows = replicates.completed(drawn, weights=weights)
+            self._add_draw(weights, replicates.completed(noisy), other_rows)
         self.point = self._tables(self._exact, even)
         self.observed = self._tables(replicates.observed(), even)
         extremes = {a: x.extreme[0] for a, x in self.within.items() if x.extreme}

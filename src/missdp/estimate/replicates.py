@@ -73,12 +73,14 @@ class Statistics(NamedTuple):
 class Observed(NamedTuple):
     """Tables of observed values, as they were released or drawn, "missing" as a last level.
 
-    * ``cells``: Tables, and sums of standardised numbers.
+    * ``tables``: Shares of rows.
+    * ``sums``: Sums of standardised numbers. A draw of other rows has the released ones.
     * ``for_rates``: Tables from which missing shares follow. A draw of noise has others for them.
     * ``masks``: The model of missing cells that these tables determine.
     """
 
-    cells: Cells
+    tables: Cells
+    sums: Cells
     for_rates: Cells
     masks: MissingnessModel
 
@@ -233,9 +235,9 @@ class Replicates:
         is_missing = self._absent[: self._fewer]
         z = {i: np.where(is_missing[:, a], 0.0, self._z[a]) for i, a in self._numbers.items()}
         self._observed_rows = WeightedRows(self._observed[:, of], z)
-        sums = {c: table for c, (table, _) in self._moments.items()}
-        # The tables as they were released, "missing" as a last level.
-        self._released = self._cells_of(self._tables, sums, release.higher_order)
+        # As they were released, "missing" as a last level.
+        self._released = self._cells_of(self._tables, release.higher_order)
+        self._released_sums = {c: table for c, (table, _) in self._moments.items()}
 
     def _take_from_model(self, clique: Clique) -> None:
         """Add a marginal of the model, which was not selected for a measurement.
@@ -259,8 +261,8 @@ class Replicates:
 
         Draws of all attributes serve every question. They are kept unless they are large.
         """
-        cells = sum(table.size for table in self._released.values())
-        if 2 * 8 * cells * number > _MAX_SHARED:
+        parts = *self._released.values(), *self._released_sums.values()
+        if 2 * 8 * sum(table.size for table in parts) * number > _MAX_SHARED:
             return self._new_draws(number)
         if number not in self._shared:
             self._shared[number] = list(self._new_draws(number))
@@ -304,15 +306,17 @@ class Replicates:
         """Return the statistics that were released, completed for missing values."""
         if not self._shared_release:
             masks = self._learned(self._released, rows=_ROWS, learn_from=_ROWS)
-            self._shared_release.append(Observed(self._released, self._released, masks))
+            parts = self._released, self._released_sums, self._released
+            self._shared_release.append(Observed(*parts, masks))
         return self.completed(self._shared_release[0], rows=_ROWS)
 
     def observed(self) -> Statistics:
         """Return the statistics with observed values taken for all."""
-        sizes, cells = self._tables.sizes, dict[Clique, Floats]()
-        for c in self._wanted:
-            cells[c] = self._released[c][tuple(slice(sizes[i]) for i in axes_of(c))]
-        # Sums come last, and are divided by the share of the rows that their tables have.
+        sizes, released = self._tables.sizes, self._released | self._released_sums
+        cells = {
+            c: released[c][tuple(slice(sizes[i]) for i in axes_of(c))]
+            for c in (*self._wanted, *self._wanted_sums)
+        }
         shares = {c: float(table.sum()) for c, table in cells.items()}
         cells = {c: table / shares[attributes_of(c)] for c, table in cells.items()}
         return self._in_table(cells, self._missing(self._released))
@@ -326,13 +330,14 @@ class Replicates:
         """Choose tables and sums that answer sets of attributes: own ones, or of larger sets."""
         singles = {(a,): None for clique in cliques for a in clique}
         self.cliques = [*singles, *(c for c in cliques if len(c) > 1)]
-        self._sources, released = dict[Clique, Clique](), self._released
-        for clique in self.cliques:
-            places = {*map(self.of.index, clique)}
-            self._sources[clique] = min((c for c in released if places <= {*c}), key=len)
-        own = {tuple(map(self.of.index, clique)) for clique in self.cliques}
-        about = [c for c in released if attributes_of(c) in own]
-        self._wanted = [*dict.fromkeys([*self._sources.values(), *about])]
+        own = {clique: tuple(map(self.of.index, clique)) for clique in self.cliques}
+        self._sources = {
+            clique: min((c for c in self._released if {*places} <= {*c}), key=len)
+            for clique, places in own.items()
+        }
+        self._wanted = [*dict.fromkeys(self._sources.values())]
+        chosen = {*own.values()}
+        self._wanted_sums = [c for c in self._released_sums if attributes_of(c) in chosen]
 
     def _in_table(self, cells: Cells, missing: Cells) -> Statistics:
         """Return statistics of the chosen sets of attributes, by positions in the table."""
@@ -349,16 +354,15 @@ class Replicates:
         return Statistics(tables | sums, {named(c): table for c, table in missing.items()})
 
     def _cells_of(
-        self, tables: PairTables, sums: Cells, higher_order: Mapping[Clique, Floats]
-    ) -> Cells:
+        self, tables: PairTables, higher_order: Mapping[Clique, Floats]
+    ) -> dict[Clique, Floats]:
         cells: dict[Clique, Floats] = {(i,): m for i, m in enumerate(tables.marginals)}
-        cells |= {**tables.tables} | {c: t / self.n_rows for c, t in higher_order.items()}
-        return {**cells, **sums}
+        return cells | {**tables.tables} | {c: t / self.n_rows for c, t in higher_order.items()}
 
     def _missing(self, cells: Cells) -> Cells:
         """Return the missing shares of each attribute, by itself and at levels of others."""
         missing: dict[Clique, Floats] = {}
-        for clique in (c for c in self._wanted if len(c) < 3 and min(c) >= 0):
+        for clique in (c for c in self._wanted if len(c) < 3):
             table = cells[clique]
             for axis, i in enumerate(clique):
                 others, size = clique[:axis] + clique[axis + 1 :], self._tables.sizes[i]
@@ -385,10 +389,10 @@ class Replicates:
             m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
             for m, std in zip(self._tables.marginals, self.release.marginal_stds, strict=True)
         )
-        with_rates = self._cells_of(replace(tables, marginals=rates), {}, {})
+        with_rates = self._cells_of(replace(tables, marginals=rates), {})
         tables = replace(tables, marginals=self._restore(tables.marginals, rng))
-        cells = self._cells_of(tables, sums, again.higher_order)
-        return Observed(cells, with_rates, self._learned(cells))
+        cells = self._cells_of(tables, again.higher_order)
+        return Observed(cells, sums, with_rates, self._learned(cells))
 
     def _restore(self, marginals: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
         """Return marginals with another error of the rows that clipping removed."""
@@ -404,7 +408,7 @@ class Replicates:
     def _resampled(self, weights: Floats) -> Observed:
         """Return tables with additional weight on each row, missing values included."""
         cells = self._observed_rows.added_to(self._released, weights)
-        return Observed(cells, cells, self._learned(cells))
+        return Observed(cells, self._released_sums, cells, self._learned(cells))
 
     def _pair_tables(self, cells: Cells) -> PairTables:
         """Return the released tables with other shares."""
@@ -422,13 +426,18 @@ class Replicates:
         some = drawn[:: max(1, len(drawn) // learn_from)]
         return learn_masks(tables, some, start=self._masks, sweeps=_FEW_SWEEPS)
 
-    def completed(self, observed: Observed, *, rows: int = _FEWER) -> Statistics:
-        """Return statistics of complete rows, from tables of observed values."""
+    def completed(
+        self, observed: Observed, *, weights: Floats | None = None, rows: int = _FEWER
+    ) -> Statistics:
+        """Return statistics of complete rows, from tables of observed values.
+
+        Sums get the additional weight on each row here, since most questions need few sums.
+        """
         drawn, masks = self._rows[:rows, self.of], observed.masks
         some = drawn if masks.present.any() else drawn[:0]
-        corrected = CorrectedTables(self._pair_tables(observed.cells), some, masks)
+        corrected = CorrectedTables(self._pair_tables(observed.tables), some, masks)
         cells, larger = dict[Clique, Floats](), dict[Clique, Floats]()
-        for clique in (c for c in self._wanted if min(c) >= 0):
+        for clique in self._wanted:
             if len(clique) == 1:
                 cells[clique] = corrected.marginal(clique[0])
             elif len(clique) == 2:
@@ -436,29 +445,33 @@ class Replicates:
                 product = np.outer(corrected.marginal(i), corrected.marginal(j))
                 cells[clique] = corrected.excess((i, j)) + product
             else:
-                larger[clique] = self.n_rows * observed.cells[clique]
+                larger[clique] = self.n_rows * observed.tables[clique]
         sizes = self._tables.sizes
         cells |= complete_marginals(larger, {}, masks, drawn, sizes, shrink=False)
-        sums = self._complete_sums(observed, cells, drawn)
+        means: Cells = {c: observed.sums[c] for c in self._wanted_sums}
+        if weights is not None:
+            means = self._observed_rows.added_to(means, weights)
+        sums = self._complete_sums(means, cells, masks, drawn)
         return self._in_table({**cells, **sums}, self._missing(observed.for_rates))
 
-    def _complete_sums(self, observed: Observed, complete: Cells, rows: Ints) -> Cells:
+    def _complete_sums(
+        self, means: Cells, complete: Cells, masks: MissingnessModel, rows: Ints
+    ) -> Cells:
         """Return sums of standardised numbers over complete rows: see `number_covariances`."""
-        wanted = [c for c in self._wanted if min(c) < 0]
-        if not wanted:
+        if not means:
             return {}
-        sums = {c: (observed.cells[c], self._moments[c][1]) for c in wanted}
+        sums = {c: (mean, self._moments[c][1]) for c, mean in means.items()}
         by_level = {(~a, c): pair for (a, c), pair in sums.items() if c >= 0}
         both: Any = {(~a, ~b): pair for (a, b), pair in sums.items() if b < 0}
         numbers = {a for pair in by_level for a in pair[:1]} | {a for pair in both for a in pair}
         scores = self._measured.numeric_scores
         levels = {i: scores[a].levels for i, a in self._numbers.items() if i in numbers}
-        marginals = {i: complete[i,] for c in wanted for i in attributes_of(c)}
+        marginals = {i: complete[i,] for c in means for i in attributes_of(c)}
         moments, is_missing = (
             NumberMoments({}, {}, by_level, both),
             self._absent[: len(rows), self.of],
         )
-        centred = number_covariances(moments, levels, marginals, rows, is_missing, observed.masks)
+        centred = number_covariances(moments, levels, marginals, rows, is_missing, masks)
         mean = {i: float(marginals[i] @ level) for i, (level, _) in levels.items()}
         cells = {(~a, c): x + mean[a] * marginals[c] for (a, c), (x, _) in centred.by_level.items()}
         products = {(~a, ~b): x + mean[a] * mean[b] for (a, b), (x, _) in centred.both.items()}

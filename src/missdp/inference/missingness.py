@@ -288,6 +288,9 @@ class MissingnessModel(Record):
             A probability for each row.
         """
         chosen: Any = slice(None) if at is None else at
+        if len(clique) == 2 and self._are_independent(*clique):  # most pairs
+            one, other = clique
+            return np.asarray((1 - missing[chosen, one]) * (1 - missing[chosen, other]))
         chance = np.ones(len(rows) if at is None else len(at))
         for a, before, dependence in self._order(clique, rules=True):
             observed = 1 - missing[chosen, a]
@@ -541,6 +544,11 @@ class MissingnessModel(Record):
         p, q = self.rates[[a, b]]
         both = joint_chance(p, q, self.odds[_pair(a, b)])
         return float(abs(both - p * q) / max(_MIN_RATE, math.sqrt(p * (1 - p) * q * (1 - q))))
+
+    def _are_independent(self, a: int, b: int) -> bool:
+        """Return whether the masks of two attributes are independent given the row."""
+        is_ruled = bool(self.implied_by) and self._is_ruled((a, b))
+        return self.sets[a] != self.sets[b] and _pair(a, b) not in self.odds and not is_ruled
 
     def _determining(self, a: int) -> tuple[int, ...]:
         return self.implied_by.get(a, ()) if a in self.always and self.present[a] else ()
