@@ -420,6 +420,8 @@ class Replicates:
         self, cells: Cells, *, rows: int = _FEWER, learn_from: int = _LEARN_FROM
     ) -> MissingnessModel:
         """Return the model of missing cells that tables of observed values determine."""
+        if not self._masks.present.any():
+            return MissingnessModel(np.zeros(len(self.of)))
         drawn, tables = self._rows[:rows, self.of], self._pair_tables(cells)
         if learn_from == _ROWS:
             return learn_masks(tables, drawn, start=self._masks)
