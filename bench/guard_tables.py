@@ -18,6 +18,8 @@ sd        mean absolute log ratio of standard deviations of numbers
 missing   mean absolute error of the missing share, by column, where cells are missing and the
           family models missing cells
 triples   mean total variation distance of all three-way tables, of AllPairs with a search
+width     mean width of an interval of 95 %, in standard deviations, of a query or of estimates
+off       mean distance of estimates from the truth, in standard deviations, if there is a truth
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ BINS = ("declared", "private")
 MISSING_FILES = {"mcar": "mcar_0.2", "mar": "mar_0.35"}
 STRONG = 0.1  # rank correlation above which the slope counts a pair
 TENTHS = np.linspace(0.1, 0.9, 9)
-FAMILIES = ("AllPairs", "AIM", "MST", "PrivBayes", "Kamino", "query", "search")
+FAMILIES = ("AllPairs", "AIM", "MST", "PrivBayes", "Kamino", "query", "estimate", "search")
 DELTA = 1e-6
 ASKED = 50  # error bars that are taken for one value
 VERSION = 1  # of the figures: values of different versions are not compared
@@ -383,8 +385,8 @@ class Cell:
 
     def once(self, epsilon, seed):
         """Figures, CPU seconds of a fit and a draw, of one seed."""
-        if self.family == "query":
-            return self.asked(epsilon, seed)
+        if self.family in ("query", "estimate"):
+            return (self.asked if self.family == "query" else self.estimated)(epsilon, seed)
         start = time.process_time()
         model = model_of(self.family, epsilon, seed).fit(self.table)
         incomplete = self.sample_incomplete(model, seed) if self.level else None
@@ -442,6 +444,40 @@ class Cell:
         seconds = time.process_time() - start
         width = statistics.fmean(widths) / float(self.truth[name].std())
         return {"width": width, "seconds": seconds, "peak": peak()}
+
+    def _n_levels(self, name):
+        return len(self.facts[name]["levels"])
+
+    def estimated(self, epsilon, seed):
+        """Width and distance of three estimates of AllPairs, and the time that they take.
+
+        They are the mean of the first number, by itself and by the attribute with fewest levels,
+        and a share of this attribute. The median group counts. The fit is not timed.
+        """
+        number = next(n for n, f in self.facts.items() if f["kind"] == "numeric")
+        few = min((n for n, f in self.facts.items() if "levels" in f), key=self._n_levels)
+        level = self.facts[few]["levels"][0]
+        mean, is_level = f"mean(`{number}`)", self.truth[few] == level
+        model = model_of("AllPairs", epsilon, seed).fit(self.table)
+        start = time.process_time()
+        questions = (mean, f"{mean} by `{few}`", f"share(`{few}` = '{level}')")
+        results = [model.estimate(question) for question in questions]
+        seconds = time.process_time() - start
+        groups = self.truth.groupby(few)[number].mean()
+        truths = [
+            [self.truth[number].mean()],
+            [groups.get(str(label), np.nan) for label in results[1].labels],
+            [is_level.mean()],
+        ]
+        spread = self.truth[number].std()
+        widths, distances = [], []
+        for result, truth, sd in zip(
+            results, truths, (spread, spread, is_level.std()), strict=True
+        ):
+            widths.append(np.median(np.diff(np.array(result.intervals))) / sd)
+            distances.append(np.nanmedian(np.abs(np.array(result.estimate) - truth)) / sd)
+        scores = {"width": float(np.mean(widths)), "seconds": seconds, "peak": peak()}
+        return scores if self.level else scores | {"off": float(np.mean(distances))}
 
 
 def peak():

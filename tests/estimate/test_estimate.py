@@ -1,9 +1,11 @@
 """Estimates from released statistics: right, honest about errors, functions of the model file."""
 
 import dataclasses
+import gc
 import pickle
 import re
 import types
+import weakref
 from itertools import combinations
 
 import numpy as np
@@ -697,6 +699,16 @@ def test_questions_share_draws_of_the_same_tables(family, times, monkeypatch):
     third, made[:] = fitted(), []
     assert [third.estimate(question) for question in asked] == answers
     assert len(made) == 3
+
+
+def test_a_deleted_model_is_freed_with_its_draws():
+    """A process may fit thousands of models and ask each of them."""
+    model = AllPairs(epsilon=1.0, random_state=0).fit(selected(people(300)), schema=SCHEMA)
+    model.estimate("mean(wage)")
+    released_model = weakref.ref(model.model_)
+    del model
+    gc.collect()
+    assert released_model() is None
 
 
 def test_a_variance_that_noise_made_negative_is_not_surely_none(monkeypatch):

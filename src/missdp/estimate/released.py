@@ -85,7 +85,7 @@ class ReleasedTables:
         singles = [clique for clique in self._cliques if len(clique) == 1]
         marginals = {a: self._declared((a,), self._exact.cells[a,]) for (a,) in singles}
         self.within = {
-            a: replicates.within_bins(a, marginal)
+            a: replicates.within_bins(model, a, marginal)
             for a, marginal in marginals.items()
             if isinstance(model.schema_[replicates.names[a]], Numeric)
         }

@@ -27,6 +27,7 @@ from missdp.inference.completion import (
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.product_sums import ClippingBias, NumberMoments, number_covariances
 from missdp.synth import AIM, MST, AllPairs
+from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.numeric_scores import draw_fine_codes
 from missdp.synth.uncertain import add_noise, weighted_counts
@@ -154,7 +155,10 @@ class Replicates:
     def __init__(self, model: AIM | MST | AllPairs) -> None:
         fitted: Any = model.model_
         self.names = model.modelled_.names
-        self._model, self._measured = model, PairRelease.of(model.tables_)
+        # No reference to the model is kept. Otherwise the cache, whose keys are weak references to
+        # models, would keep every model for as long as the process runs.
+        self._measured, self._design = PairRelease.of(model.tables_), model.fitted_.design
+        self._sizes = [model.schema_[name].size for name in self.names]
         self.levels, self.n_rows = fitted.levels, self._measured.rows
         self.cell_noise = self._measured.cell_std / self.n_rows  # of the share of a cell of a pair
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
@@ -271,15 +275,15 @@ class Replicates:
     def _new_draws(self, number: int) -> Iterator[Draw]:
         rng, n = np.random.default_rng(1), self._fewer  # public: draws show how numbers vary
         for _ in range(number):
-            weights = rng.normal(size=n) * np.sqrt(self._model.fitted_.design / (self.n_rows * n))
+            weights = rng.normal(size=n) * np.sqrt(self._design / (self.n_rows * n))
             weights -= weights.mean()
             yield weights, self._noisy(rng), self._resampled(weights)
 
-    def within_bins(self, at: int, marginal: Floats) -> WithinBins:
+    def within_bins(self, model: Synthesizer, at: int, marginal: Floats) -> WithinBins:
         """Return the values of a number inside its bins, given its marginal."""
         observed = 1 - float(self._absent[: self._fewer, at].mean())
         facts = self.n_rows, observed, self._sums(at)
-        return WithinBins.of(self._model, self.names[at], marginal, *facts)
+        return WithinBins.of(model, self.names[at], marginal, *facts)
 
     def chance_missing(self, clique: Clique, at: int) -> Floats:
         """Return the share of missing values of an attribute in each cell, from rows of the model.
@@ -485,7 +489,7 @@ class Replicates:
         if at not in release.numeric_scores:
             return None
         i, level, number = self.of.index(at), self.levels[at], release.numeric_scores[at]
-        marginal, size = self._tables.marginals[i], self._model.schema_[self.names[at]].size
+        marginal, size = self._tables.marginals[i], self._sizes[at]
         observed, retained = float(marginal[: level.n_groups].sum()), float(self._retained[0][at])
         shares = marginal[level.groups] * level.shares / observed
         (mean, std), (powers, stds) = (sums[i] for sums in self._single_sums)
