@@ -203,11 +203,12 @@ class Replicates:
             of |= {b for effect in self._masks.slopes if effect[0] in of for b in effect[1:]}
             of |= {b for a in of for b in self._masks.ancestors(a)}
             some._restrict(sorted(of))
-            some._masks = self._masks.restricted_to(sorted(of))
         elif unmeasured:
             some._restrict(self.of)
         elif measured.products is not None and not self._masks.present.any():
             some._restrict(sorted({a for clique in cliques for a in clique}))
+        if some.of != self.of:
+            some._masks = self._masks.restricted_to(some.of)
         some._select(cliques)
         return some
 
@@ -301,15 +302,15 @@ class Replicates:
 
         Rows with the usual chance of being observed do not count.
         """
-        modelled = self.of if self.is_wide else [*range(len(self.names))]
-        chances = 1 - self._masks.missing(self._rows[: self._fewer, modelled])
+        chances = 1 - self._masks.missing(self._rows[: self._fewer, self.of])
         shares = np.mean(chances < np.minimum(_HARDLY, chances.mean(axis=0) / 2), axis=0)
-        return {a: float(shares[modelled.index(a)]) for a in attributes}
+        return {a: float(shares[self.of.index(a)]) for a in attributes}
 
     def point(self) -> Statistics:
         """Return the statistics that were released, completed for missing values."""
         if not self._shared_release:
-            masks = self._learned(self._released, rows=_ROWS, learn_from=_ROWS)
+            tables, rows = self._pair_tables(self._released), self._rows[:, self.of]
+            masks = learn_masks(tables, rows, start=self._masks)
             parts = self._released, self._released_sums, self._released
             self._shared_release.append(Observed(*parts, masks))
         return self.completed(self._shared_release[0], rows=_ROWS)
@@ -420,17 +421,12 @@ class Replicates:
         pairs = {pair: cells[pair] for pair in self._tables.tables}
         return replace(self._tables, marginals=marginals, tables=pairs)
 
-    def _learned(
-        self, cells: Cells, *, rows: int = _FEWER, learn_from: int = _LEARN_FROM
-    ) -> MissingnessModel:
-        """Return the model of missing cells that tables of observed values determine."""
-        if not self._masks.present.any():
-            return MissingnessModel(np.zeros(len(self.of)))
-        drawn, tables = self._rows[:rows, self.of], self._pair_tables(cells)
-        if learn_from == _ROWS:
-            return learn_masks(tables, drawn, start=self._masks)
-        some = drawn[:: max(1, len(drawn) // learn_from)]
-        return learn_masks(tables, some, start=self._masks, sweeps=_FEW_SWEEPS)
+    def _learned(self, cells: Cells) -> MissingnessModel:
+        """Return the model of missing cells that a draw of tables determines."""
+        rows = self._rows[:_FEWER, self.of]
+        some = rows[:: max(1, len(rows) // _LEARN_FROM)]
+        start, tables = self._masks, self._pair_tables(cells)
+        return learn_masks(tables, some, start=start, sweeps=_FEW_SWEEPS)
 
     def completed(
         self, observed: Observed, *, weights: Floats | None = None, rows: int = _FEWER
@@ -469,14 +465,12 @@ class Replicates:
         sums = {c: (mean, self._moments[c][1]) for c, mean in means.items()}
         by_level = {(~a, c): pair for (a, c), pair in sums.items() if c >= 0}
         both: Any = {(~a, ~b): pair for (a, b), pair in sums.items() if b < 0}
-        numbers = {a for pair in by_level for a in pair[:1]} | {a for pair in both for a in pair}
+        numbers = {a for a, _ in by_level} | {a for pair in both for a in pair}
         scores = self._measured.numeric_scores
         levels = {i: scores[a].levels for i, a in self._numbers.items() if i in numbers}
         marginals = {i: complete[i,] for c in means for i in attributes_of(c)}
-        moments, is_missing = (
-            NumberMoments({}, {}, by_level, both),
-            self._absent[: len(rows), self.of],
-        )
+        moments = NumberMoments({}, {}, by_level, both)
+        is_missing = self._absent[: len(rows), self.of]
         centred = number_covariances(moments, levels, marginals, rows, is_missing, masks)
         mean = {i: float(marginals[i] @ level) for i, (level, _) in levels.items()}
         cells = {(~a, c): x + mean[a] * marginals[c] for (a, c), (x, _) in centred.by_level.items()}
