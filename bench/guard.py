@@ -382,7 +382,7 @@ def cells_of(options):
 
 def _guarded(family, state, bins, *, short):
     """Whether a cell is guarded. The default family has most cells, since each fit takes time."""
-    if family in ("query", "estimate"):  # of missing cells. Few bins differ in time
+    if family in ("query", "estimate"):  # both correct for missing cells, in declared bins
         return state in ("mcar", "own") and bins == "declared"
     if family == "AllPairs":
         return not (short and state == "complete")

@@ -427,9 +427,8 @@ class Cell:
         from missdp.accounting import Filter
         from missdp.statistics import ImputedStatistics, KNNImputation
 
-        numbers = [n for n, f in self.facts.items() if f["kind"] == "numeric"]
-        # The number with most missing cells, matched on the first columns of few levels.
-        name = str(self.private[numbers].isna().mean().idxmax())
+        # Matched on the first columns of few levels.
+        name = self._most_incomplete_number()
         few = [n for n, f in self.facts.items() if n != name and len(f.get("levels", ())) <= 10]
         widths, start = [], time.process_time()
         for repeat in range(ASKED):
@@ -445,34 +444,38 @@ class Cell:
         width = statistics.fmean(widths) / float(self.truth[name].std())
         return {"width": width, "seconds": seconds, "peak": peak()}
 
+    def _most_incomplete_number(self):
+        numbers = [n for n, f in self.facts.items() if f["kind"] == "numeric"]
+        return str(self.private[numbers].isna().mean().idxmax())
+
     def _n_levels(self, name):
         return len(self.facts[name]["levels"])
 
     def estimated(self, epsilon, seed):
         """Width and distance of three estimates of AllPairs, and the time that they take.
 
-        They are the mean of the first number, by itself and by the attribute with fewest levels,
-        and a share of this attribute. The median group counts. The fit is not timed.
+        They are the mean of the number with most missing cells, by itself and by the attribute with
+        fewest levels, and a share of this attribute. The median group counts. The fit is not timed.
         """
-        number = next(n for n, f in self.facts.items() if f["kind"] == "numeric")
+        number = self._most_incomplete_number()
         few = min((n for n, f in self.facts.items() if "levels" in f), key=self._n_levels)
-        level = self.facts[few]["levels"][0]
-        mean, is_level = f"mean(`{number}`)", self.truth[few] == level
+        first = self.facts[few]["levels"][0]
+        mean, is_first = f"mean(`{number}`)", self.truth[few] == first
         model = model_of("AllPairs", epsilon, seed).fit(self.table)
         start = time.process_time()
-        questions = (mean, f"{mean} by `{few}`", f"share(`{few}` = '{level}')")
+        questions = (mean, f"{mean} by `{few}`", f"share(`{few}` = '{first}')")
         results = [model.estimate(question) for question in questions]
         seconds = time.process_time() - start
         groups = self.truth.groupby(few)[number].mean()
         truths = [
             [self.truth[number].mean()],
             [groups.get(str(label), np.nan) for label in results[1].labels],
-            [is_level.mean()],
+            [is_first.mean()],
         ]
         spread = self.truth[number].std()
         widths, distances = [], []
         for result, truth, sd in zip(
-            results, truths, (spread, spread, is_level.std()), strict=True
+            results, truths, (spread, spread, is_first.std()), strict=True
         ):
             widths.append(np.median(np.diff(np.array(result.intervals))) / sd)
             distances.append(np.nanmedian(np.abs(np.array(result.estimate) - truth)) / sd)

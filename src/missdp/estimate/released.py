@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from missdp.errors import ParameterError
-from missdp.estimate.replicates import Cells, Replicates, Statistics, axes_of, is_within
+from missdp.estimate.replicates import Cells, Observed, Replicates, Statistics, axes_of, is_within
 from missdp.estimate.slopes import WithinBinSlopes
 from missdp.estimate.within_bins import WithinBinDraw, WithinBins
 from missdp.schema import Numeric
@@ -92,9 +92,8 @@ class ReleasedTables:
         even = {a: within.released for a, within in self.within.items()}
         self._slopes = {a: self._slopes_of(a, marginals[a], draw) for a, draw in even.items()}
         self.noise, self.sampled, self.complete = [], [], []
-        for weights, noisy, drawn in replicates.draws(draws):
-            other_rows = replicates.completed(drawn, weights=weights)
-            self._add_draw(weights, replicates.completed(noisy), other_rows)
+        for noisy, drawn in replicates.draws(draws):
+            self._add_draw(replicates.completed(noisy), drawn)
         self.point = self._tables(self._exact, even)
         self.observed = self._tables(replicates.observed(), even)
         extremes = {a: x.extreme[0] for a, x in self.within.items() if x.extreme}
@@ -126,8 +125,9 @@ class ReleasedTables:
         noise = self._replicates.cell_noise
         return WithinBinSlopes.of(points, draw.weights, shares, home, noise=noise)
 
-    def _add_draw(self, weights: Floats, noisy: Statistics, drawn: Statistics) -> None:
+    def _add_draw(self, noisy: Statistics, other_rows: Observed) -> None:
         """Add tables with other noise, and of other rows with and without missing values."""
+        drawn = self._replicates.completed(other_rows)
         draws = {}
         for a, within in self.within.items():
             shift = self._declared((a,), noisy.cells[a,] - self._exact.cells[a,])
@@ -135,7 +135,8 @@ class ReleasedTables:
         self.noise.append(self._tables(noisy, draws, self._rng.normal(_LEAN, _LEAN_STD)))
         both = {a: within.resampled(self._rng) for a, within in self.within.items()}
         self.sampled.append(self._tables(drawn, {a: draw for a, (draw, _) in both.items()}))
-        complete = self._replicates.with_rows(self._exact, weights)._replace(missing=drawn.missing)
+        complete = self._replicates.with_rows(self._exact, other_rows)
+        complete = complete._replace(missing=drawn.missing)
         self.complete.append(self._tables(complete, {a: draw for a, (_, draw) in both.items()}))
 
     def _declared(self, clique: Clique, table: Floats) -> Floats:
@@ -170,6 +171,7 @@ class ReleasedTables:
         return Tables(cells, weights, lean, self._slopes, missing)
 
 
+# By model, so no value may refer to its model. Otherwise no model would ever be freed.
 _CACHE: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
@@ -190,7 +192,7 @@ def released_tables(
 
     Returns
     -------
-    Released
+    ReleasedTables
 
     Raises
     ------

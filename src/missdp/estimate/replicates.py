@@ -19,10 +19,13 @@ import numpy as np
 
 from missdp.estimate.within_bins import ReleasedSums, WithinBins
 from missdp.inference.completion import (
+    SWEEPS,
     CorrectedTables,
+    ModelFacts,
     PairTables,
     complete_marginals,
     learn_masks,
+    random_masks,
 )
 from missdp.inference.missingness import MissingnessModel
 from missdp.inference.product_sums import ClippingBias, NumberMoments, number_covariances
@@ -30,7 +33,7 @@ from missdp.synth import AIM, MST, AllPairs
 from missdp.synth.base import Synthesizer
 from missdp.synth.learn_pairs import PairRelease
 from missdp.synth.numeric_scores import draw_fine_codes
-from missdp.synth.uncertain import add_noise, weighted_counts
+from missdp.synth.uncertain import add_noise, cells_of_rows, weighted_cells, weighted_counts
 from missdp.types import Clique, Floats, Ints
 
 Cells = Mapping[Clique, Floats]
@@ -75,18 +78,23 @@ class Observed(NamedTuple):
     """Tables of observed values, as they were released or drawn, "missing" as a last level.
 
     * ``tables``: Shares of rows.
-    * ``sums``: Sums of standardised numbers. A draw of other rows has the released ones.
+    * ``sums``: Sums of standardised numbers, to which those of the ``weights`` are to be added.
     * ``for_rates``: Tables from which missing shares follow. A draw of noise has others for them.
     * ``masks``: The model of missing cells that these tables determine.
+    * ``weights`` (shape (n,)): Additional weight of each row, in a draw of other rows.
+    * ``marginals`` (by attribute): Marginals of complete rows that earlier questions needed.
     """
 
     tables: Cells
     sums: Cells
     for_rates: Cells
     masks: MissingnessModel
+    weights: Floats | None
+    marginals: dict[int, Floats]
 
 
-Draw = tuple[Floats, Observed, Observed]
+Draw = tuple[Observed, Observed]
+"""A draw of other noise, and a draw of other rows."""
 
 
 def axes_of(clique: Clique) -> Clique:
@@ -116,7 +124,7 @@ class WeightedRows:
     """
 
     def __init__(self, rows: Ints, z: Mapping[int, Floats]) -> None:
-        self._columns, self._z = np.ascontiguousarray(rows.T), z
+        self._rows, self._z = np.asfortranarray(rows), z  # columns are contiguous
         self._cells: dict[tuple[Clique, tuple[int, ...]], Ints] = {}
 
     def added_to(self, cells: Cells, weights: Floats) -> Cells:
@@ -127,27 +135,20 @@ class WeightedRows:
 
     def _counts(self, clique: Clique, table: Floats, weights: Floats) -> Floats:
         weighted = math.prod((self._z[~a] for a in clique if a < 0), start=weights)
-        axes, size = axes_of(clique), table.size
+        axes = axes_of(clique)
         if not axes:
             return np.asarray(weighted.sum())
         if (axes, table.shape) not in self._cells:
-            self._cells[axes, table.shape] = self._in_flat_table(axes, table.shape)
-        counts = np.bincount(self._cells[axes, table.shape], weighted, size + 1)
-        return np.asarray(counts[:size].reshape(table.shape), dtype=np.float64)
-
-    def _in_flat_table(self, axes: Clique, shape: tuple[int, ...]) -> Ints:
-        """Return the position of the cell of each row, the last one if it is outside."""
-        columns = [self._columns[a] for a in axes]
-        inside = np.all([c < size for c, size in zip(columns, shape, strict=True)], axis=0)
-        within = tuple(np.where(inside, column, 0) for column in columns)
-        return np.where(inside, np.ravel_multi_index(within, shape), math.prod(shape))
+            self._cells[axes, table.shape] = cells_of_rows(self._rows, axes, table.shape)
+        return weighted_cells(self._cells[axes, table.shape], table.shape, weighted)
 
 
 class Replicates:
     """Released statistics of complete rows, and statistics of other draws of noise and rows.
 
     A model fitted to the release draws rows, which represent the private rows. The release of an
-    attribute ``a`` of the table is at position ``of.index(a)``.
+    attribute ``a`` of the table is at position ``of.index(a)``. `about` chooses the sets of
+    attributes whose statistics are answered.
     """
 
     flags: tuple[str, ...] = ()
@@ -180,13 +181,14 @@ class Replicates:
         self._z = {
             a: number.z[fine_codes[:, a]] for a, number in self._measured.numeric_scores.items()
         }
-        self._complete_rows = WeightedRows(self._rows[: self._fewer], self._z)
         self.of = [*range(len(self.levels))]
         if not self.is_wide:
             self._restrict(self.of)
 
     def about(self, cliques: Sequence[Clique]) -> Self:
-        """Return the replicates of some attributes, or of all attributes if values are missing.
+        """Return the replicates that answer some sets of attributes.
+
+        They are about these attributes, or about all attributes if values are missing.
 
         In a wide table, they are those of the attributes, and of all others by which their missing
         values depend on the row.
@@ -215,7 +217,7 @@ class Replicates:
     def _restrict(self, of: list[int]) -> None:
         # Tables with their models of missing cells, for further questions on the same tables.
         self._shared: dict[int, list[Draw]] = {}
-        self._shared_release: list[Observed] = []
+        self._shared_release: list[Observed] = []  # none or one. Copies of this object share it
         release, bias = self._measured.restricted_to(of), self._bias
         if bias is not None:
             pairs = {(i, j): (of[i], of[j]) for i, j in combinations(range(len(of)), 2)}
@@ -262,7 +264,7 @@ class Replicates:
         )
 
     def draws(self, number: int) -> Iterable[Draw]:
-        """Return random weights of rows, tables with other noise, and tables with these weights.
+        """Return tables with other noise, and tables of other rows, in pairs.
 
         Draws of all attributes serve every question. They are kept unless they are large.
         """
@@ -278,7 +280,7 @@ class Replicates:
         for _ in range(number):
             weights = rng.normal(size=n) * np.sqrt(self._design / (self.n_rows * n))
             weights -= weights.mean()
-            yield weights, self._noisy(rng), self._resampled(weights)
+            yield self._noisy(rng), self._resampled(weights)
 
     def within_bins(self, model: Synthesizer, at: int, marginal: Floats) -> WithinBins:
         """Return the values of a number inside its bins, given its marginal."""
@@ -309,10 +311,9 @@ class Replicates:
     def point(self) -> Statistics:
         """Return the statistics that were released, completed for missing values."""
         if not self._shared_release:
-            tables, rows = self._pair_tables(self._released), self._rows[:, self.of]
-            masks = learn_masks(tables, rows, start=self._masks)
+            masks = self._learned(self._released, self._rows[:, self.of], SWEEPS)
             parts = self._released, self._released_sums, self._released
-            self._shared_release.append(Observed(*parts, masks))
+            self._shared_release.append(Observed(*parts, masks, None, {}))
         return self.completed(self._shared_release[0], rows=_ROWS)
 
     def observed(self) -> Statistics:
@@ -326,9 +327,11 @@ class Replicates:
         cells = {c: table / shares[attributes_of(c)] for c, table in cells.items()}
         return self._in_table(cells, self._missing(self._released))
 
-    def with_rows(self, statistics: Statistics, weights: Floats) -> Statistics:
-        """Return statistics of complete rows with additional weight on each row."""
-        cells = self._complete_rows.added_to(statistics.cells, weights)
+    def with_rows(self, statistics: Statistics, drawn: Observed) -> Statistics:
+        """Return statistics of complete rows with the additional weights of a draw of rows."""
+        cells = statistics.cells
+        if drawn.weights is not None:
+            cells = self._complete_rows.added_to(cells, drawn.weights)
         return Statistics(cells, statistics.missing)
 
     def _select(self, cliques: Iterable[Clique]) -> None:
@@ -341,6 +344,7 @@ class Replicates:
             for clique, places in own.items()
         }
         self._wanted = [*dict.fromkeys(self._sources.values())]
+        self._complete_rows = WeightedRows(self._rows[: self._fewer], self._z)
         chosen = {*own.values()}
         self._wanted_sums = [c for c in self._released_sums if attributes_of(c) in chosen]
 
@@ -365,7 +369,7 @@ class Replicates:
         return cells | {**tables.tables} | {c: t / self.n_rows for c, t in higher_order.items()}
 
     def _missing(self, cells: Cells) -> Cells:
-        """Return the missing shares of each attribute, by itself and at levels of others."""
+        """Return the missing shares of attributes in the chosen tables, and at levels of others."""
         missing: dict[Clique, Floats] = {}
         for clique in (c for c in self._wanted if len(c) < 3):
             table = cells[clique]
@@ -380,7 +384,7 @@ class Replicates:
 
     def _noisy(self, rng: np.random.Generator) -> Observed:
         """Return tables with other noise."""
-        again, for_rates = self.release.redraw_noise(rng), rng.spawn(1)[0]
+        again, rates_rng = self.release.redraw_noise(rng), rng.spawn(1)[0]
         sums = {
             c: table + std * rng.normal(size=table.shape)
             for c, (table, std) in self._moments.items()
@@ -391,13 +395,13 @@ class Replicates:
         }
         tables = add_noise(self._tables, again.tables(self._removed), retained)
         rates = tuple(  # a rate below two deviations was set to 0
-            m + for_rates.normal(0.0, np.where(m > 0, std, 2 * std))
+            m + rates_rng.normal(0.0, np.where(m > 0, std, 2 * std))
             for m, std in zip(self._tables.marginals, self.release.marginal_stds, strict=True)
         )
         with_rates = self._cells_of(replace(tables, marginals=rates), {})
         tables = replace(tables, marginals=self._restore(tables.marginals, rng))
         cells = self._cells_of(tables, again.higher_order)
-        return Observed(cells, sums, with_rates, self._learned(cells))
+        return Observed(cells, sums, with_rates, self._learned_quickly(cells), None, {})
 
     def _restore(self, marginals: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
         """Return marginals with another error of the rows that clipping removed."""
@@ -413,7 +417,8 @@ class Replicates:
     def _resampled(self, weights: Floats) -> Observed:
         """Return tables with additional weight on each row, missing values included."""
         cells = self._observed_rows.added_to(self._released, weights)
-        return Observed(cells, self._released_sums, cells, self._learned(cells))
+        sums, masks = self._released_sums, self._learned_quickly(cells)
+        return Observed(cells, sums, cells, masks, weights, {})
 
     def _pair_tables(self, cells: Cells) -> PairTables:
         """Return the released tables with other shares."""
@@ -421,23 +426,26 @@ class Replicates:
         pairs = {pair: cells[pair] for pair in self._tables.tables}
         return replace(self._tables, marginals=marginals, tables=pairs)
 
-    def _learned(self, cells: Cells) -> MissingnessModel:
+    def _learned_quickly(self, cells: Cells) -> MissingnessModel:
         """Return the model of missing cells that a draw of tables determines."""
         rows = self._rows[:_FEWER, self.of]
-        some = rows[:: max(1, len(rows) // _LEARN_FROM)]
-        start, tables = self._masks, self._pair_tables(cells)
-        return learn_masks(tables, some, start=start, sweeps=_FEW_SWEEPS)
+        return self._learned(cells, rows[:: max(1, len(rows) // _LEARN_FROM)], _FEW_SWEEPS)
 
-    def completed(
-        self, observed: Observed, *, weights: Floats | None = None, rows: int = _FEWER
-    ) -> Statistics:
+    def _learned(self, cells: Cells, rows: Ints, sweeps: int) -> MissingnessModel:
+        tables = self._pair_tables(cells)
+        if not self._masks.present.any():
+            return random_masks(tables, ModelFacts())
+        return learn_masks(tables, rows, start=self._masks, sweeps=sweeps)
+
+    def completed(self, observed: Observed, *, rows: int = _FEWER) -> Statistics:
         """Return statistics of complete rows, from tables of observed values.
 
-        Sums get the additional weight on each row here, since most questions need few sums.
+        Sums of a draw of rows are weighted here, since most questions need few sums.
         """
         drawn, masks = self._rows[:rows, self.of], observed.masks
-        some = drawn if masks.present.any() else drawn[:0]
-        corrected = CorrectedTables(self._pair_tables(observed.tables), some, masks)
+        some = drawn if self._masks.present.any() else drawn[:0]
+        tables = self._pair_tables(observed.tables)
+        corrected = CorrectedTables(tables, some, masks, marginals=observed.marginals)
         cells, larger = dict[Clique, Floats](), dict[Clique, Floats]()
         for clique in self._wanted:
             if len(clique) == 1:
@@ -451,8 +459,8 @@ class Replicates:
         sizes = self._tables.sizes
         cells |= complete_marginals(larger, {}, masks, drawn, sizes, shrink=False)
         means: Cells = {c: observed.sums[c] for c in self._wanted_sums}
-        if weights is not None:
-            means = self._observed_rows.added_to(means, weights)
+        if observed.weights is not None:
+            means = self._observed_rows.added_to(means, observed.weights)
         sums = self._complete_sums(means, cells, masks, drawn)
         return self._in_table({**cells, **sums}, self._missing(observed.for_rates))
 

@@ -78,7 +78,7 @@ _RIDGE = 0.1  # penalty of `MissingnessModel.learn`
 _PRIOR_ROWS = 5.0  # rows with which the chance of a cell is shrunk towards that of its two levels
 _QUIET_STD = 0.05  # noise of a marginal, as a share of the rows, whose square is negligible
 _CLEAR_SD = 3.0  # SDs of a sum of squared noise
-_SWEEPS, _MANY = 11, 22  # sweeps of learning the model of missing cells, later and at the start
+SWEEPS, _MANY = 11, 22  # sweeps of learning the model of missing cells, later and at the start
 _UNCORRECTED_ROUNDS = 2  # rounds at the start whose rows are not corrected for selection
 _RAKING_SWEEPS = 8  # sweeps of raking
 # Effective share of the rows: noisy tables of many pairs may contradict each other.
@@ -168,7 +168,7 @@ def complete(
         rows, weights = weighted_tree_rows(completed, rng, n=enough)
         rows, before = rows[resample(weights, enough, rng)], completed
         start, first = completed.masks, turn < _UNCORRECTED_ROUNDS
-        sweeps = _SWEEPS if turn else _MANY
+        sweeps = SWEEPS if turn else _MANY
         completed = complete_with_rows(tables, facts, rows, start=start, sweeps=sweeps, first=first)
         change = mean_change(before.pairs, completed.pairs, completed.variances)
         if not first and change <= _MIN_CHANGE:
@@ -182,7 +182,7 @@ def complete_with_rows(
     rows: Ints,
     *,
     start: MissingnessModel | None = None,
-    sweeps: int = _SWEEPS,
+    sweeps: int = SWEEPS,
     first: bool = False,
 ) -> Completed:
     """Estimate tables of complete rows from noisy tables, with rows of a model of complete rows.
@@ -208,12 +208,10 @@ def complete_with_rows(
         Released values.
     """
     if start is None:
-        rates = np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE)
-        masks = MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
+        masks, rows = random_masks(tables, facts), rows[:0]
     else:
         masks = learn_masks(tables, rows, start=start, sweeps=sweeps, first=first)
-    some = rows if start is not None and masks.present.any() else rows[:0]
-    corrected = CorrectedTables(tables, some, masks)
+    corrected = CorrectedTables(tables, rows, masks)
     completed = Completed(
         tuple(corrected.marginal(a) for a in range(len(tables.sizes))),
         {pair: corrected.excess(pair) for pair in tables.tables},
@@ -224,12 +222,18 @@ def complete_with_rows(
     return _with_implied(completed, facts.allowed)
 
 
+def random_masks(tables: PairTables, facts: ModelFacts) -> MissingnessModel:
+    """Return the model of cells that are missing completely at random, at released rates."""
+    rates = np.clip(tables.rates, 0.0, 1 - _MIN_CHANCE)
+    return MissingnessModel(rates, dict(facts.always), implied_by=dict(facts.implied_by))
+
+
 def learn_masks(
     tables: PairTables,
     rows: Ints,
     *,
     start: MissingnessModel,
-    sweeps: int = _SWEEPS,
+    sweeps: int = SWEEPS,
     first: bool = False,
 ) -> MissingnessModel:
     """Return the model of missing cells that noisy tables and rows of a model determine.
@@ -419,27 +423,36 @@ def _both_missing(tables: PairTables) -> dict[tuple[int, int], tuple[float, floa
 class CorrectedTables:
     """Tables of complete rows: observed shares, divided by their chance of being observed.
 
-    A table is computed when it is asked for, since most questions need few tables.
+    A table is computed when it is asked for, since most questions need few tables. The marginal of
+    an attribute needs the chances of all its pairs.
 
     Parameters
     ----------
     tables : PairTables
         The noisy tables.
     rows : ndarray of int64, shape (n, d)
-        Rows of a model of complete rows.
+        Rows of a model of complete rows. Without missing cells they are not needed.
     masks : MissingnessModel
         The model of missing cells.
+    marginals : dict of int to ndarray, optional
+        Marginals that the same tables, rows and model had before. New ones are added.
     """
 
-    def __init__(self, tables: PairTables, rows: Ints, masks: MissingnessModel) -> None:
+    def __init__(
+        self,
+        tables: PairTables,
+        rows: Ints,
+        masks: MissingnessModel,
+        *,
+        marginals: dict[int, Floats] | None = None,
+    ) -> None:
+        rows = rows if masks.present.any() else rows[:0]
         self._tables, self._masks, self._rows = tables, masks, rows
         self._columns, self._missing = np.ascontiguousarray(rows.T), masks.missing(rows)
         self._is_lacking = (self._missing > 0).any(axis=0) | masks.present
-        self._single = [
-            _chance_observed(self._columns[a], 1 - self._missing[:, a], 1 - masks.rates[a], (size,))
-            for a, size in enumerate(tables.sizes)
-        ]
-        self._marginals, self._observed = dict[int, Floats](), dict[Pair, tuple[Floats, Floats]]()
+        self._marginals = {} if marginals is None else marginals
+        self._of_levels: dict[int, tuple[Floats, Floats]] = {}
+        self._of_pairs: dict[Pair, tuple[Floats, Floats]] = {}
         self._pairs_of: dict[int, list[Pair]] = {a: [] for a in range(len(tables.sizes))}
         for pair in tables.tables:
             for a in pair:
@@ -454,7 +467,7 @@ class CorrectedTables:
         part of these levels, too.
         """
         if a not in self._marginals:
-            model, chance = self._single[a]
+            model, chance = self._of_attribute(a)
             is_low = np.zeros(len(model), dtype=bool)
             for pair in self._pairs_of[a]:
                 is_low |= (self._of_pair(pair)[1] < _MIN_DIVISOR).any(axis=1 - pair.index(a))
@@ -480,10 +493,21 @@ class CorrectedTables:
         return np.maximum(noise / chance**2, _MIN_VARIANCE)
 
     def _of_pair(self, pair: Pair) -> tuple[Floats, Floats]:
-        """Return the shares of the model's rows in each cell, and their chance to be observed."""
-        if pair not in self._observed:
-            self._observed[pair] = self._new_pair(*pair)
-        return self._observed[pair]
+        """Return the shares of the model's rows in each cell, and their chance to be observed.
+
+        The shares of a pair without missing cells are not needed, and 0.
+        """
+        if pair not in self._of_pairs:
+            self._of_pairs[pair] = self._new_pair(*pair)
+        return self._of_pairs[pair]
+
+    def _of_attribute(self, a: int) -> tuple[Floats, Floats]:
+        """Return the shares of the model's rows at each level, and their chance to be observed."""
+        if a not in self._of_levels:
+            observed, usual = 1 - self._missing[:, a], 1 - self._masks.rates[a]
+            shape = (self._tables.sizes[a],)
+            self._of_levels[a] = _chance_observed(self._columns[a], observed, usual, shape)
+        return self._of_levels[a]
 
     def _new_pair(self, a: int, b: int) -> tuple[Floats, Floats]:
         shape = self._tables.sizes[a], self._tables.sizes[b]
@@ -491,7 +515,7 @@ class CorrectedTables:
             return np.zeros(shape), np.ones(shape)
         cells = cell_index(self._columns, (a, b), shape, len(self._rows))
         chances = self._masks.observed(self._rows, (a, b), self._missing)
-        usual = np.outer(self._single[a][1], self._single[b][1])
+        usual = np.outer(self._of_attribute(a)[1], self._of_attribute(b)[1])
         return _chance_observed(cells, chances, usual, shape)
 
 

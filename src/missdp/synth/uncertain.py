@@ -13,6 +13,7 @@ Everything here is a function of released values and public facts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -200,10 +201,34 @@ def weighted_counts(rows: Ints, clique: Clique, shape: tuple[int, ...], weights:
     ndarray of float64
         The sums, of the given shape.
     """
+    return weighted_cells(cells_of_rows(rows, clique, shape), shape, weights)
+
+
+def cells_of_rows(rows: Ints, clique: Clique, shape: tuple[int, ...]) -> Ints:
+    """Return the position of the cell of each row in a flat table, the size of it if outside.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n, d)
+        Codes.
+    clique : tuple of int
+        Columns, in the order of the axes.
+    shape : tuple of int
+        Number of codes of each column that are inside.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Positions.
+    """
     columns = [rows[:, a] for a in clique]
     inside = np.all([column < size for column, size in zip(columns, shape, strict=True)], axis=0)
-    if not inside.all():
-        columns, weights = [column[inside] for column in columns], weights[inside]
-    cells = np.ravel_multi_index(tuple(columns), shape)
-    sums = np.bincount(cells, weights, int(np.prod(shape))).reshape(shape)
+    within = tuple(np.where(inside, column, 0) for column in columns)
+    return np.where(inside, np.ravel_multi_index(within, shape), math.prod(shape))
+
+
+def weighted_cells(cells: Ints, shape: tuple[int, ...], weights: Floats) -> Floats:
+    """Return sums of weights by cell: see `cells_of_rows`."""
+    size = math.prod(shape)
+    sums = np.bincount(cells, weights, size + 1)[:size].reshape(shape)
     return np.asarray(sums, dtype=np.float64)
