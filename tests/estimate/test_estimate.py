@@ -701,6 +701,25 @@ def test_questions_share_draws_of_the_same_tables(family, times, monkeypatch):
     assert len(made) == 3
 
 
+def test_rows_are_weighted_like_rows_that_are_counted_anew():
+    """Codes beyond a table are not counted, and sums weight numbers."""
+    rng = np.random.default_rng(0)
+    rows, z = rng.integers(0, 4, (300, 3)), {1: rng.normal(size=300), 2: rng.normal(size=300)}
+    shapes = {(0,): 4, (1, 2): (4, 3), (~1, 0): 3, (0, 1, 2): (4, 4, 4), (~1, ~2): ()}
+    cells = {clique: rng.random(shape) for clique, shape in shapes.items()}
+    weighted = replicates.WeightedRows(rows, z)
+    for _ in range(2):
+        weights = rng.normal(size=300)
+        results = weighted.added_to(cells, weights)
+        for clique, table in cells.items():
+            expected = table.copy()
+            for row, weight in enumerate(weights):
+                at = tuple(rows[row, a] for a in clique if a >= 0)
+                if all(code < size for code, size in zip(at, table.shape, strict=True)):
+                    expected[at] += weight * np.prod([z[~a][row] for a in clique if a < 0])
+            assert results[clique] == pytest.approx(expected)
+
+
 def test_a_deleted_model_is_freed_with_its_draws():
     """A process may fit thousands of models and ask each of them."""
     model = AllPairs(epsilon=1.0, random_state=0).fit(selected(people(300)), schema=SCHEMA)

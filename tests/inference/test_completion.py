@@ -186,3 +186,22 @@ def test_contradictory_marginals_of_an_implied_table_are_part_of_its_noise():
         tables, ModelFacts(allowed=allowed), rng=np.random.default_rng(0)
     )
     assert 0.05 < np.sqrt(completed.variances[0, 1]).min() < 0.2
+
+
+def test_tables_do_not_depend_on_the_order_in_which_they_are_asked_for():
+    """A question asks for a few of them, and keeps the marginals for the next one."""
+    rows = people()
+    tables = released(rows, by_others(rows))
+    start = complete(tables).masks
+    whole = completion.complete_with_rows(tables, ModelFacts(), rows[:5000], start=start)
+    known = {}
+    for wanted in ([1], [0, 2], [2], [1, 2], [0, 1, 2], [0, 1]):
+        some = completion.CorrectedTables(
+            tables, rows[:5000], whole.masks, attributes=wanted, marginals=known
+        )
+        for pair in combinations(wanted, 2):
+            assert np.array_equal(some.excess(pair), whole.pairs[pair])
+            assert np.array_equal(some.variance(pair), whole.variances[pair])
+        for a in reversed(wanted):
+            assert np.array_equal(some.marginal(a), whole.marginals[a])
+    assert known.keys() == {0, 1, 2}

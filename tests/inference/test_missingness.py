@@ -556,3 +556,28 @@ def test_kept_margins_are_the_released_ones_where_a_rate_of_holes_is_near_one(
     # chance.
     assert np.mean(apart) < 0.006
     assert max(apart) < 0.04
+
+
+def test_two_are_observed_by_their_chances_and_their_joint_chance():
+    """Whether their masks are independent, depend on each other, or belong to a set or a rule."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 3, (500, 5))
+    masks = MissingnessModel(
+        np.array([0.2, 0.3, 0.1, 0.1, 0.2]),
+        always={4: 0},
+        implied_by={4: (0,)},
+        slopes={(0, 1): np.array([-1.0, 0.0, 2.0])},
+        odds={(1, 2): 2.0},
+        sets=(0, 1, 2, 2, 4),
+    )
+    missing = masks.missing(rows)
+    for a, b in combinations(range(5), 2):
+        both = masks.both(rows, a, b, missing)
+        expected = 1 - missing[:, a] - missing[:, b] + both
+        assert masks.observed(rows, (a, b), missing) == pytest.approx(expected, abs=1e-12)
+        needed = masks.missing(rows, (a, b))
+        assert np.array_equal(needed[:, [a, b]], missing[:, [a, b]])
+        found = masks.observed(rows, (a, b), needed)
+        assert np.array_equal(found, masks.observed(rows, (a, b), missing))
+    assert np.isnan(masks.missing(rows, (1, 4))[:, [2, 3]]).all()
+    assert not np.isnan(masks.missing(rows, (1, 4))[:, [0, 1, 4]]).any()

@@ -445,7 +445,9 @@ class Replicates:
         drawn, masks = self._rows[:rows, self.of], observed.masks
         some = drawn if self._masks.present.any() else drawn[:0]
         tables = self._pair_tables(observed.tables)
-        corrected = CorrectedTables(tables, some, masks, marginals=observed.marginals)
+        wanted = sorted({a for clique in self._wanted for a in clique})
+        known = observed.marginals
+        corrected = CorrectedTables(tables, some, masks, attributes=wanted, marginals=known)
         cells, larger = dict[Clique, Floats](), dict[Clique, Floats]()
         for clique in self._wanted:
             if len(clique) == 1:

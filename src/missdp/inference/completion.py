@@ -434,6 +434,8 @@ class CorrectedTables:
         Rows of a model of complete rows. Without missing cells they are not needed.
     masks : MissingnessModel
         The model of missing cells.
+    attributes : sequence of int, optional
+        The attributes that are asked for. By default all.
     marginals : dict of int to ndarray, optional
         Marginals that the same tables, rows and model had before. New ones are added.
     """
@@ -444,13 +446,16 @@ class CorrectedTables:
         rows: Ints,
         masks: MissingnessModel,
         *,
+        attributes: Sequence[int] | None = None,
         marginals: dict[int, Floats] | None = None,
     ) -> None:
         rows = rows if masks.present.any() else rows[:0]
-        self._tables, self._masks, self._rows = tables, masks, rows
-        self._columns, self._missing = np.ascontiguousarray(rows.T), masks.missing(rows)
-        self._is_lacking = (self._missing > 0).any(axis=0) | masks.present
         self._marginals = {} if marginals is None else marginals
+        is_known = attributes is not None and self._marginals.keys() >= {*attributes}
+        self._missing = masks.missing(rows, attributes if is_known else None)
+        self._tables, self._masks, self._rows = tables, masks, rows
+        self._columns = np.ascontiguousarray(rows.T)
+        self._is_lacking = (self._missing > 0).any(axis=0) | masks.present
         self._of_levels: dict[int, tuple[Floats, Floats]] = {}
         self._of_pairs: dict[Pair, tuple[Floats, Floats]] = {}
         self._pairs_of: dict[int, list[Pair]] = {a: [] for a in range(len(tables.sizes))}

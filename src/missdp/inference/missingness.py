@@ -38,7 +38,7 @@ often than it allows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from graphlib import TopologicalSorter
 from typing import Any
@@ -248,17 +248,34 @@ class MissingnessModel(Record):
         """Flags of attributes with missing cells, shape ``(d,)``."""
         return np.asarray(self.rates > 0)
 
-    def missing(self, rows: Ints) -> Floats:
-        """Return the probability that each cell of complete rows is missing, shape ``(n, d)``."""
+    def missing(self, rows: Ints, attributes: Iterable[int] | None = None) -> Floats:
+        """Return the probability that each cell of complete rows is missing.
+
+        Parameters
+        ----------
+        rows : ndarray of int64, shape (n, d)
+            The complete rows.
+        attributes : iterable of int, optional
+            Attributes that are needed. By default all.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, d)
+            NaN for attributes that are neither needed nor determine one that is.
+        """
         from scipy.special import expit
 
-        out = np.empty(rows.shape, order="F")
-        out[:] = np.where(self.present, expit(self.intercepts), 0.0)
-        for a in {effect[0] for effect in self.slopes}:  # most attributes have no slopes
+        needed = {*range(rows.shape[1])}
+        if attributes is not None:
+            needed = {b for a in attributes for b in (a, *self.ancestors(a))}
+        columns = sorted(needed)
+        out = np.full(rows.shape, np.nan, order="F")
+        out[:, columns] = np.where(self.present, expit(self.intercepts), 0.0)[columns]
+        for a in needed & {effect[0] for effect in self.slopes}:  # most attributes have no slopes
             if self.present[a]:
                 out[:, a] = expit(self._logits(a, rows))
         for a in TopologicalSorter({a: self._determining(a) for a in self.always}).static_order():
-            if a in self.always:
+            if a in self.always and a in needed:
                 level = np.flatnonzero(rows[:, a] == self.always[a])
                 out[level, a] = 1 - self.observed(rows, self._determining(a), out, at=level)
         return out

@@ -385,7 +385,7 @@ def number_covariances(
     Numbers
         Released covariances.
     """
-    chances = masks.missing(rows)
+    chances = masks.missing(rows, {a for pair in (*moments.by_level, *moments.both) for a in pair})
     z = {a: mean[rows[:, a]] for a, (mean, _) in levels.items()}
     middle = {a: float(marginals[a] @ mean) for a, (mean, _) in levels.items()}
     spread = {
