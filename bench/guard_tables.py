@@ -18,7 +18,9 @@ sd        mean absolute log ratio of standard deviations of numbers
 missing   mean absolute error of the missing share, by column, where cells are missing and the
           family models missing cells
 triples   mean total variation distance of all three-way tables, of AllPairs with a search
+
 width     mean width of an interval of 95 %, in standard deviations, of a query or of estimates
+
 off       mean distance of estimates from the truth, in standard deviations, if there is a truth
 """
 

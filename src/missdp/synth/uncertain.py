@@ -228,7 +228,22 @@ def cells_of_rows(rows: Ints, clique: Clique, shape: tuple[int, ...]) -> Ints:
 
 
 def weighted_cells(cells: Ints, shape: tuple[int, ...], weights: Floats) -> Floats:
-    """Return sums of weights by cell: see `cells_of_rows`."""
+    """Return sums of weights by cell.
+
+    Parameters
+    ----------
+    cells : ndarray of int64, shape (n,)
+        Position of the cell of each row: see `cells_of_rows`.
+    shape : tuple of int
+        Shape of the table.
+    weights : ndarray of float64, shape (n,)
+        Weight of each row.
+
+    Returns
+    -------
+    ndarray of float64
+        The sums, of the given shape.
+    """
     size = math.prod(shape)
     sums = np.bincount(cells, weights, size + 1)[:size].reshape(shape)
     return np.asarray(sums, dtype=np.float64)
