@@ -387,8 +387,10 @@ class Cell:
 
     def once(self, epsilon, seed):
         """Figures, CPU seconds of a fit and a draw, of one seed."""
-        if self.family in ("query", "estimate"):
-            return (self.asked if self.family == "query" else self.estimated)(epsilon, seed)
+        if self.family == "query":
+            return self.asked(epsilon, seed)
+        if self.family == "estimate":
+            return self.estimated(epsilon, seed)
         start = time.process_time()
         model = model_of(self.family, epsilon, seed).fit(self.table)
         incomplete = self.sample_incomplete(model, seed) if self.level else None

@@ -99,20 +99,21 @@ def test_draws_vary_as_the_truth_does_given_what_was_released(strength):
     assert twice < 0.6 * spread
 
 
-@given(st.floats(-0.95, 0.95), st.integers(0, 1000))
+@given(st.floats(-0.98, 0.98), st.integers(0, 1000))
 def test_normal_tables_are_those_of_a_normal_law(correlation, seed):
     """The table matches its distribution function, and has the requested marginals.
 
     It is a mean over eight places of each level, with an error of up to 0.03 at 0.98.
     """
+    off = 0.02 if abs(correlation) <= 0.95 else 0.03
     rng = np.random.default_rng(seed)
     ends = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(4))
     found = _normal_tables(*ends, np.array([correlation]))[0] + np.outer(*ends)
     law = stats.multivariate_normal(cov=[[1, correlation], [correlation, 1]])
     at = [stats.norm.ppf(np.cumsum(e)[0]) for e in ends]
-    assert found[0, 0] == pytest.approx(law.cdf(at), abs=0.02)
+    assert found[0, 0] == pytest.approx(law.cdf(at), abs=off)
     assert found.sum(axis=1) == pytest.approx(ends[0])
-    assert found.sum(axis=0) == pytest.approx(ends[1], abs=0.02)
+    assert found.sum(axis=0) == pytest.approx(ends[1], abs=off)
     assert (found >= 0).all()
 
 

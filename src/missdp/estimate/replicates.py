@@ -163,8 +163,8 @@ class Replicates:
         self.levels, self.n_rows = fitted.levels, self._measured.rows
         self.cell_noise = self._measured.cell_std / self.n_rows  # of the share of a cell of a pair
         self._masks, self._rng = fitted.masks, np.random.default_rng(0)  # public: any points do
-        named = zip(self.levels, self.names, strict=True)
-        self._applicable = [np.unique(x.groups[: model.schema_[n].size]) for x, n in named]
+        sized = zip(self.levels, self._sizes, strict=True)
+        self._applicable = [np.unique(level.groups[:size]) for level, size in sized]
         self.is_wide = len(self.names) > _MAX_TOGETHER
         self._fewer = _FEWER_IF_WIDE if self.is_wide else _FEWER
         self._rows = fitted.row_model.sample(self._fewer if self.is_wide else _ROWS, self._rng)
@@ -445,7 +445,7 @@ class Replicates:
         drawn, masks = self._rows[:rows, self.of], observed.masks
         some = drawn if self._masks.present.any() else drawn[:0]
         tables = self._pair_tables(observed.tables)
-        wanted = sorted({a for clique in self._wanted for a in clique})
+        wanted = {a for clique in self._wanted for a in clique}
         known = observed.marginals
         corrected = CorrectedTables(tables, some, masks, attributes=wanted, marginals=known)
         cells, larger = dict[Clique, Floats](), dict[Clique, Floats]()

@@ -15,7 +15,7 @@ Everything here is a function of released values.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -434,7 +434,7 @@ class CorrectedTables:
         Rows of a model of complete rows. Without missing cells they are not needed.
     masks : MissingnessModel
         The model of missing cells.
-    attributes : sequence of int, optional
+    attributes : collection of int, optional
         The attributes that are asked for. By default all.
     marginals : dict of int to ndarray, optional
         Marginals that the same tables, rows and model had before. New ones are added.
@@ -446,7 +446,7 @@ class CorrectedTables:
         rows: Ints,
         masks: MissingnessModel,
         *,
-        attributes: Sequence[int] | None = None,
+        attributes: Collection[int] | None = None,
         marginals: dict[int, Floats] | None = None,
     ) -> None:
         rows = rows if masks.present.any() else rows[:0]

@@ -265,12 +265,14 @@ class MissingnessModel(Record):
         """
         from scipy.special import expit
 
-        needed = {*range(rows.shape[1])}
+        every = {*range(rows.shape[1])}
+        needed = every
         if attributes is not None:
             needed = {b for a in attributes for b in (a, *self.ancestors(a))}
-        columns = sorted(needed)
-        out = np.full(rows.shape, np.nan, order="F")
-        out[:, columns] = np.where(self.present, expit(self.intercepts), 0.0)[columns]
+        usual = np.where(self.present, expit(self.intercepts), 0.0)
+        usual[[*(every - needed)]] = np.nan
+        out = np.empty(rows.shape, order="F")
+        out[:] = usual
         for a in needed & {effect[0] for effect in self.slopes}:  # most attributes have no slopes
             if self.present[a]:
                 out[:, a] = expit(self._logits(a, rows))
@@ -565,7 +567,7 @@ class MissingnessModel(Record):
     def _are_independent(self, a: int, b: int) -> bool:
         """Return whether the masks of two attributes are independent given the row."""
         is_ruled = bool(self.implied_by) and self._is_ruled((a, b))
-        return self.sets[a] != self.sets[b] and _pair(a, b) not in self.odds and not is_ruled
+        return _pair(a, b) not in self.odds and not is_ruled
 
     def _determining(self, a: int) -> tuple[int, ...]:
         return self.implied_by.get(a, ()) if a in self.always and self.present[a] else ()

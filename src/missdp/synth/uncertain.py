@@ -24,6 +24,7 @@ from missdp.errors import ParameterError
 from missdp.inference.completion import ModelFacts, PairTables, complete_with_rows
 from missdp.inference.conditional_models import Pair
 from missdp.inference.fit_conditional_models import fit_conditional_models
+from missdp.inference.model import cell_index
 from missdp.inference.models import PairModel, targets
 from missdp.inference.smoothing import Smoothing
 from missdp.session.strategies import strategy_named
@@ -221,10 +222,8 @@ def cells_of_rows(rows: Ints, clique: Clique, shape: tuple[int, ...]) -> Ints:
     ndarray of int64, shape (n,)
         Positions.
     """
-    columns = [rows[:, a] for a in clique]
-    inside = np.all([column < size for column, size in zip(columns, shape, strict=True)], axis=0)
-    within = tuple(np.where(inside, column, 0) for column in columns)
-    return np.where(inside, np.ravel_multi_index(within, shape), math.prod(shape))
+    inside = np.all([rows[:, a] < size for a, size in zip(clique, shape, strict=True)], axis=0)
+    return np.where(inside, cell_index(rows.T, clique, shape, len(rows)), math.prod(shape))
 
 
 def weighted_cells(cells: Ints, shape: tuple[int, ...], weights: Floats) -> Floats:
